@@ -1,0 +1,188 @@
+"""The engine contract: token ids in, new token ids out.
+
+Everything behind this module is somebody else's program. It must never know about messages, templates, tools or
+HTTP endpoints of ours. Two invariants: a chunk holds only *new* tokens, and a failure is an `EngineError`, never a
+chunk that looks like text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+ConstraintKind = Literal["json_schema", "json_object", "regex", "ebnf", "lark", "structural_tag"]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What the reply must match.
+
+    ``value`` is the constraint's text: JSON for ``json_schema`` and ``structural_tag``, a pattern for ``regex``, a
+    grammar for ``ebnf`` (GBNF-style EBNF as SGLang and vLLM take it) and ``lark`` (llguidance's Lark dialect), empty
+    for ``json_object``. ``covers_reasoning`` says that the value already describes the reasoning part of the reply,
+    so that an engine must apply it from the first token.
+    """
+
+    kind: ConstraintKind
+    value: str = ""
+    covers_reasoning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Every value is meant: an adapter sends all of them, so that no engine default shines through."""
+
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    """0 is off (engines that spell it -1 get -1 from their adapter)."""
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int | None = None
+    stop_token_ids: tuple[int, ...] = ()
+    """Ends the reply beside the model's own end tokens. The matched id is in the last chunk's ``token_ids``."""
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    ignore_eos: bool = False
+    min_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingHints:
+    """What a client or router said about where a request should run; passed on, never invented."""
+
+    priority: int | None = None
+    lora: str | None = None
+    data_parallel_rank: int | None = None
+    bootstrap_host: str | None = None
+    bootstrap_port: int | None = None
+    bootstrap_room: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MediaItem:
+    """One image, video or audio part in prompt order: a URL or a data URL, as the client sent it."""
+
+    kind: Literal["image", "video", "audio"]
+    url: str
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRequest:
+    """One sequence to generate (n is always 1: the layer fans out)."""
+
+    request_id: str
+    token_ids: Sequence[int]
+    sampling: Sampling
+    constraint: Constraint | None = None
+    logprobs: int | None = None
+    """None: not wanted. 0: of the sampled token. k: and the k most likely ones."""
+    prompt_logprobs: bool = False
+    """Wanted in the first chunk, with as many alternatives as ``logprobs``; only where the capability is there."""
+    in_reasoning: bool = False
+    """The reply starts inside reasoning or may open it (the effective thinking state, not the endpoint's name)."""
+    media: Sequence[MediaItem] = ()
+    routing: RoutingHints = field(default_factory=RoutingHints)
+    extras: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the engine's own API that the operator allowed to pass through."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    token_id: int
+    logprob: float
+    top: Sequence[tuple[int, float]] = ()
+    """The most likely (id, logprob) pairs, best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Why the engine ended a sequence. ``matched`` is the end token's id, where the engine says it."""
+
+    reason: Literal["stop", "length", "abort"]
+    matched: int | None = None
+
+
+@dataclass(slots=True)
+class EngineChunk:
+    """What the engine has made since the last chunk. Counts are None where the engine did not say."""
+
+    token_ids: Sequence[int]
+    logprobs: Sequence[TokenLogprob] | None = None
+    """One for each of ``token_ids``, when asked for."""
+    finish: Finish | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    prompt_logprobs: Sequence[TokenLogprob | None] | None = None
+    """One for each prompt token, None for the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    model: str
+    context_length: int
+    vocab_size: int
+    eos_token_ids: frozenset[int] = frozenset()
+    constraints: frozenset[ConstraintKind] = frozenset()
+    """The kinds of `Constraint` that this engine can obey."""
+    prompt_logprobs: bool = False
+    media: frozenset[str] = frozenset()
+    version: str = ""
+    max_logprobs: int = 20
+    """The most alternatives a token that the engine gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineHealth:
+    ok: bool
+    reason: str = ""
+
+
+class EngineError(Exception):
+    """A failure of the engine, with the HTTP status it deserves.
+
+    Args:
+        status: 400 to 499 for a request that the engine refuses, 502/503/504 for its own failures.
+        code: a word for ``error.code`` (``engine_error``, ``engine_unreachable``, ``engine_timeout``, …).
+        message: safe to show to a client: no path, no repr, no stack.
+        retryable: whether the same request may succeed later.
+        param: the field of the client's request that is to blame, where known.
+    """
+
+    def __init__(
+        self, status: int, code: str, message: str, *, retryable: bool = False, param: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.retryable = retryable
+        self.param = param
+
+
+class EngineStartError(Exception):
+    """The engine cannot start. The message is one line for the operator: what is wrong and what to do."""
+
+
+class Engine(Protocol):
+    @property
+    def info(self) -> EngineInfo:
+        """Known once `start` has returned."""
+        ...
+
+    async def start(self) -> None:
+        """Load or connect, and learn `info`. Raises `EngineStartError`."""
+        ...
+
+    async def stop(self) -> None: ...
+
+    async def health(self) -> EngineHealth: ...
+
+    def generate(self, request: EngineRequest) -> AsyncIterator[EngineChunk]:
+        """Run one sequence. Closing the iterator aborts it in the engine at once. Raises `EngineError`."""
+        ...

@@ -1,0 +1,45 @@
+"""What a parser says about a reply, in order.
+
+These are the only words that leave ``formats``. They know one choice of one reply: which choice it is, its log
+probabilities and its token counts are ``generation``'s business, which wraps them (``generation/events.py``).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
+    """More of the model's reasoning; never empty."""
+
+    text: str
+
+
+class ContentDelta(msgspec.Struct, frozen=True, gc=False):
+    """More of the answer that the user reads; never empty."""
+
+    text: str
+
+
+class ToolCallStart(msgspec.Struct, frozen=True, gc=False):
+    """A call has begun: its name and id are known and will not change. ``index`` counts from 0 in one reply."""
+
+    index: int
+    id: str
+    name: str
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True, gc=False):
+    """More of the JSON text of a call's arguments object; joined over a call it is a prefix of valid JSON."""
+
+    index: int
+    arguments: str
+
+
+class ToolCallEnd(msgspec.Struct, frozen=True, gc=False):
+    """The call is whole: its joined arguments are one complete JSON object."""
+
+    index: int
+
+
+FormatEvent = ReasoningDelta | ContentDelta | ToolCallStart | ToolCallDelta | ToolCallEnd
