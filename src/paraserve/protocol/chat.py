@@ -1,0 +1,111 @@
+"""``POST /v1/chat/completions``: request, response and stream chunk."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from paraserve.protocol.body import decode_body
+from paraserve.protocol.errors import RequestError
+from paraserve.protocol.messages import Message, check_messages
+from paraserve.protocol.sampling import SamplingFields, check_sampling
+from paraserve.protocol.tools import Tool, ToolChoice, check_tool_choice, check_tools
+from paraserve.protocol.usage import UsageInfo
+
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+
+
+class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
+    messages: list[Message]
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    documents: list[dict[str, Any]] | None = None
+    thinking: Any = None
+    """The vendor field of Kimi's API: read by its policy only."""
+
+    @property
+    def output_limit(self) -> tuple[str, int | None]:
+        """The field that sets the limit and its value: ``max_completion_tokens`` wins over ``max_tokens``."""
+        if self.max_completion_tokens is not None:
+            return "max_completion_tokens", self.max_completion_tokens
+        return "max_tokens", self.max_tokens
+
+
+_decoder = msgspec.json.Decoder(ChatCompletionRequest)
+
+
+def decode_chat(body: bytes) -> ChatCompletionRequest:
+    """Decode and check a request body. Raises `RequestError` (400) that names the field."""
+    request = decode_body(_decoder, body)
+    messages = check_messages(request.messages)
+    check_sampling(request)
+    check_tool_choice(request.tool_choice, check_tools(request.tools))
+    field, limit = request.output_limit
+    if limit is not None and limit < 1:
+        raise RequestError(f"{field}: must be at least 1", param=field, code="invalid_value")
+    if request.top_logprobs and not request.logprobs:
+        raise RequestError("top_logprobs: needs logprobs to be true", param="top_logprobs", code="invalid_value")
+    return msgspec.structs.replace(request, messages=messages)
+
+
+class FunctionCall(msgspec.Struct, frozen=True):
+    name: str
+    arguments: str
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    id: str
+    function: FunctionCall
+    type: Literal["function"] = "function"
+
+
+class TopLogprob(msgspec.Struct, frozen=True):
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class TokenLogprobEntry(msgspec.Struct, frozen=True):
+    token: str
+    logprob: float
+    bytes: list[int]
+    top_logprobs: list[TopLogprob]
+
+
+class ChoiceLogprobs(msgspec.Struct, frozen=True):
+    content: list[TokenLogprobEntry]
+
+
+class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
+    role: Literal["assistant"] = "assistant"
+    content: str | None
+    reasoning_content: str | UnsetType = UNSET
+    tool_calls: list[ToolCall] | UnsetType = UNSET
+
+
+class Choice(msgspec.Struct, frozen=True):
+    index: int
+    message: AssistantMessage
+    logprobs: ChoiceLogprobs | None
+    finish_reason: str
+    matched_stop: int | str | None
+
+
+class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: UsageInfo

@@ -1,0 +1,110 @@
+"""``POST /v1/completions``: request, response and stream chunk."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from paraserve.protocol.body import decode_body
+from paraserve.protocol.errors import RequestError
+from paraserve.protocol.sampling import SamplingFields, check_sampling
+from paraserve.protocol.usage import UsageInfo
+
+DEFAULT_MAX_TOKENS = 16
+"""OpenAI's default of the legacy endpoint."""
+
+
+class CompletionRequest(SamplingFields, frozen=True, kw_only=True):
+    prompt: str | list[Any]
+    """A text, several texts, token ids, or several lists of token ids (checked by `decode_completion`)."""
+    max_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    logprobs: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
+    echo: bool | None = None
+    suffix: str | None = None
+    best_of: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+    @property
+    def prompts(self) -> list[str | list[int]]:
+        """One entry for each prompt, in order."""
+        if isinstance(self.prompt, str):
+            return [self.prompt]
+        if self.prompt and isinstance(self.prompt[0], int):
+            return [self.prompt]
+        return list(self.prompt)
+
+
+_decoder = msgspec.json.Decoder(CompletionRequest)
+
+
+def decode_completion(body: bytes) -> CompletionRequest:
+    """Decode and check a request body. Raises `RequestError` (400) that names the field."""
+    request = decode_body(_decoder, body)
+    _check_prompt(request.prompt)
+    check_sampling(request)
+    if request.suffix:
+        raise RequestError(
+            "suffix: filling in the middle is not supported; put the whole context into prompt",
+            param="suffix",
+            code="unsupported_parameter",
+        )
+    if request.best_of is not None and request.best_of != (request.n or 1):
+        raise RequestError(
+            "best_of: choosing the best of more completions than n is not supported",
+            param="best_of",
+            code="unsupported_parameter",
+        )
+    if request.max_tokens == 0 and not request.echo:
+        raise RequestError("max_tokens: must be at least 1 without echo", param="max_tokens", code="invalid_value")
+    return request
+
+
+def _check_prompt(prompt: str | list[Any]) -> None:
+    if isinstance(prompt, str):
+        return
+    kinds = {_kind(item) for item in prompt}
+    if not prompt or len(kinds) != 1 or None in kinds:
+        raise RequestError(
+            "prompt: must be a string, a list of strings, a list of token ids or a list of lists of token ids, and "
+            "not empty",
+            param="prompt",
+            code="invalid_value",
+        )
+
+
+def _kind(item: Any) -> str | None:
+    if isinstance(item, str):
+        return "text"
+    if _is_id(item):
+        return "id"
+    if isinstance(item, list) and all(_is_id(i) for i in item):
+        return "ids"
+    return None
+
+
+def _is_id(item: Any) -> bool:
+    return isinstance(item, int) and not isinstance(item, bool) and item >= 0
+
+
+class CompletionLogprobs(msgspec.Struct, frozen=True):
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
+    text_offset: list[int]
+
+
+class CompletionChoice(msgspec.Struct, frozen=True):
+    index: int
+    text: str
+    logprobs: CompletionLogprobs | None
+    finish_reason: str | None
+    matched_stop: int | str | None
+
+
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    object: Literal["text_completion"] = "text_completion"
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: UsageInfo

@@ -1,0 +1,123 @@
+"""The one error shape, and the exception that carries it to the edge.
+
+Every failure that a client sees is OpenAI's nested object with a true HTTP status. A message names the field, gives
+what would be right, and never shows a Python repr, a path of the server or the whole input.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
+MODEL_NOT_FOUND = "model_not_found"
+
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    413: "invalid_request_error",
+    429: "rate_limit_error",
+}
+
+
+class ErrorDetail(msgspec.Struct, frozen=True):
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    error: ErrorDetail
+
+
+class RequestError(Exception):
+    """A request that cannot be served as asked.
+
+    Args:
+        message: for the client, complete and safe to show.
+        status: HTTP status, 4xx or 5xx.
+        param: the field that is to blame, as the client would write it (``messages[0].content``).
+        code: a stable word that a client can branch on.
+        headers: further response headers (``Retry-After``, ``Allow``).
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.param = param
+        self.code = code
+        self.headers = dict(headers or {})
+
+    @property
+    def body(self) -> ErrorBody:
+        return ErrorBody(ErrorDetail(self.message, error_type(self.status), self.param, self.code))
+
+
+def error_type(status: int) -> str:
+    """OpenAI's ``error.type`` for a status."""
+    return _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+
+
+def context_overflow(prompt_tokens: int, context_length: int, *, status: int = 400, param: str) -> RequestError:
+    """The prompt alone does not fit. The wording is the one that agents look for ("maximum context length")."""
+    return RequestError(
+        f"This model's maximum context length is {context_length} tokens. However, your input resulted in "
+        f"{prompt_tokens} tokens, which leaves no room for a reply. Please reduce the length of the input.",
+        status=status,
+        param=param,
+        code=CONTEXT_LENGTH_EXCEEDED,
+    )
+
+
+def output_overflow(prompt_tokens: int, max_tokens: int, context_length: int, *, param: str) -> RequestError:
+    """The prompt fits, but not with the output limit that was asked for."""
+    return RequestError(
+        f"This model's maximum context length is {context_length} tokens. However, you requested "
+        f"{prompt_tokens + max_tokens} tokens ({prompt_tokens} in the input, {max_tokens} for the reply). "
+        f"Please reduce the input or {param}: there is room for {context_length - prompt_tokens} tokens of reply.",
+        param=param,
+        code=CONTEXT_LENGTH_EXCEEDED,
+    )
+
+
+_AT = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`$")
+_ECHOED = re.compile(r"^(Invalid (?:enum )?value) .*", re.DOTALL)
+_MISSING = re.compile(r"^Object missing required field `([^`]+)`")
+
+
+def from_validation(error: msgspec.ValidationError, root: str = "") -> RequestError:
+    """What msgspec found wrong, as a 400 that names the field.
+
+    Args:
+        root: where in the request the validated value stands, when it is not the whole body.
+    """
+    text = str(error)
+    at = _AT.search(text)
+    path = at[1] if at else ""
+    message = _ECHOED.sub(r"\1", text[: at.start()] if at else text)
+    missing = _MISSING.match(message)
+    if missing:
+        path = f"{path}.{missing[1]}" if path else missing[1]
+        message = "field required"
+    separator = "" if not path or path.startswith("[") or not root else "."
+    param = f"{root}{separator}{path}" or None
+    return RequestError(
+        f"{param}: {message}" if param else message,
+        param=param,
+        code="missing_required_parameter" if missing else "invalid_value",
+    )
