@@ -1,0 +1,154 @@
+"""The command line: ``paraserve serve``, ``paraserve options``.
+
+Reads arguments and prints; it must never know how serving works, and imports what a command needs only when that
+command runs, so that help answers at once. Invariant: a wrong configuration is one line on standard error and exit
+code 2.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+from paraserve import __version__
+
+USAGE_ERROR = 2
+
+_HELP = """\
+usage: paraserve COMMAND [--flag value ...]
+
+OpenAI-compatible serving of open-weight models.
+
+commands:
+  serve      serve a model over HTTP (paraserve serve --help lists the flags)
+  options    print the reference of all flags as Markdown
+
+  --version  print the version
+  --help     print this
+"""
+
+_SERVE_HELP = """\
+usage: paraserve serve [--config FILE] [--flag value ...]
+
+Serve a model over the OpenAI API. Without flags: a small model on this machine's CPU.
+
+Every flag can also be an environment variable (--port: PARASERVE_PORT) or a key of a YAML or TOML file (port: 30000)
+that --config FILE or PARASERVE_CONFIG names. The command line wins over the environment, which wins over the file.
+"""
+
+_OPTIONS_HEAD = """\
+# Configuration
+
+Every option of `paraserve serve`. This page is made by `paraserve options`, from the declarations in
+`src/paraserve/settings.py`.
+
+An option can be given in three places. The command line wins over the environment, which wins over the file.
+
+| Where | How | Example |
+|---|---|---|
+| command line | the flag; `_` may stand for `-` | `--port 30000` |
+| environment | `PARASERVE_` and the name in capitals, `_` for `-` | `PARASERVE_PORT=30000` |
+| file | the name; YAML (`.yaml`, `.yml`), JSON (`.json`) or TOML (`.toml`), named by `--config FILE` or \
+`PARASERVE_CONFIG` | `port: 30000` |
+
+- A switch is turned on by `--flag` and off by `--no-flag`; elsewhere it is `true` or `false`.
+- A list is repeated or separated with commas; in a file it may be a list. Its sources are not added up: the winning
+  one is taken whole.
+- A preset (`--openai-compat`) fills in values that the same source does not give itself, whatever the order.
+- An unknown flag or file key, a value that is not valid and options that do not go together end the start with one
+  line that names the source, and exit code 2.
+- An empty environment variable counts as unset. The variables that Kubernetes sets for a service named `paraserve`
+  (`PARASERVE_PORT=tcp://…`, `PARASERVE_SERVICE_HOST`, …) are ignored.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command. Returns the exit code of the process."""
+    match list(sys.argv[1:] if arguments is None else arguments):
+        case ["serve", *rest]:
+            return _serve(rest)
+        case ["options"]:
+            _print(configuration_page())
+            return 0
+        case ["--version" | "-V" | "version"]:
+            _print(f"paraserve {__version__}")
+            return 0
+        case ["--help" | "-h" | "help"]:
+            _print(_HELP)
+            return 0
+        case []:
+            _print(_HELP, sys.stderr)
+            return USAGE_ERROR
+        case words:
+            return _refuse_command(words[0])
+
+
+def configuration_page() -> str:
+    """What ``docs/configuration.md`` holds."""
+    from paraserve.options import options_of
+    from paraserve.options.reference import markdown_reference
+    from paraserve.settings import ServerSettings
+
+    return _OPTIONS_HEAD + "\n" + markdown_reference(options_of(ServerSettings))
+
+
+def _serve(arguments: list[str]) -> int:
+    from paraserve.options import ConfigurationError, options_of
+    from paraserve.options.reference import terminal_reference
+    from paraserve.settings import ServerSettings, load_settings
+
+    if "--help" in arguments or "-h" in arguments:
+        width = min(shutil.get_terminal_size().columns, 100)
+        _print(f"{_SERVE_HELP}\n{terminal_reference(options_of(ServerSettings), width)}")
+        return 0
+    try:
+        config, rest = _split_config(arguments)
+        loaded = load_settings(rest, os.environ, config=config or os.environ.get("PARASERVE_CONFIG"))
+    except ConfigurationError as error:
+        _print(f"paraserve serve: {error}", sys.stderr)
+        return USAGE_ERROR
+    for warning in loaded.warnings:
+        _print(f"paraserve serve: warning: {warning}", sys.stderr)
+
+    from paraserve.server import serve
+
+    return serve(loaded.settings)
+
+
+def _split_config(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The value of ``--config`` and all other arguments."""
+    from paraserve.options import ConfigurationError
+
+    config: str | None = None
+    others: list[str] = []
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        flag, equals, value = argument.partition("=")
+        if flag != "--config":
+            others.append(argument)
+        elif equals:
+            config = value
+        elif rest and not rest[0].startswith("--"):
+            config = rest.pop(0)
+        else:
+            raise ConfigurationError("--config needs a value: --config FILE")
+    return config, others
+
+
+def _refuse_command(word: str) -> int:
+    from paraserve.options.declare import suggestion
+
+    if word.startswith("--"):
+        hint = f"; to serve with it: paraserve serve {word} ..."
+    else:
+        hint = suggestion(word, ["serve", "options"])
+    _print(f"paraserve: unknown command {word}{hint} (see paraserve --help)", sys.stderr)
+    return USAGE_ERROR
+
+
+def _print(text: str, stream: TextIO | None = None) -> None:
+    (stream or sys.stdout).write(text.rstrip("\n") + "\n")
