@@ -89,7 +89,7 @@ def read_environment(options: Sequence[Option], environment: Mapping[str, str]) 
         option = by_variable.get(variable)
         if option is not None:
             given.put(option, text, variable)
-        elif hint := suggestion(variable, by_variable):
+        elif hint := suggestion(variable.removeprefix(_PREFIX), [option.name.upper() for option in options]):
             given.warnings.append(f"environment variable {variable} is not an option and is ignored{hint}")
     return given
 
