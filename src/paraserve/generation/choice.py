@@ -1,0 +1,173 @@
+"""One choice of a reply: engine chunks in, reply deltas out, no I/O.
+
+The only place where tokens become text, text becomes events, and tokens are counted. Knows nothing of engines'
+wires, of HTTP or of other choices. Two invariants: every generated token is counted once (the end token included),
+and a choice ends once.
+
+A token counts as reasoning when the parser is inside reasoning before or after it: both markers count, as in
+SGLang's own count of everything up to and including the end marker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from paraserve.engines.base import EngineChunk, EngineError, Finish, TokenLogprob
+from paraserve.formats.events import ContentDelta, FormatEvent
+from paraserve.formats.types import FinishReason as TextEnd
+from paraserve.generation.detokenize import Detokenizer
+from paraserve.generation.events import ChoiceEnd, FinishReason, GeneratedToken, ReplyDelta
+from paraserve.generation.stop import StopMatcher
+
+
+class TextParser(Protocol):
+    """What `formats.parser.OutputParser` is to a choice."""
+
+    @property
+    def in_reasoning(self) -> bool: ...
+    @property
+    def completed_calls(self) -> int: ...
+    @property
+    def open_call(self) -> bool: ...
+    def feed(self, text: str) -> list[FormatEvent]: ...
+    def finish(self, reason: TextEnd) -> list[FormatEvent]: ...
+
+
+class RawText:
+    """Shows the text as it is, and lets a parser watch it for the sake of the reasoning count (completions)."""
+
+    def __init__(self, watcher: TextParser) -> None:
+        self._watcher = watcher
+        self.completed_calls = 0
+        self.open_call = False
+
+    @property
+    def in_reasoning(self) -> bool:
+        return self._watcher.in_reasoning
+
+    def feed(self, text: str) -> list[FormatEvent]:
+        self._watcher.feed(text)
+        return [ContentDelta(text)] if text else []
+
+    def finish(self, reason: TextEnd) -> list[FormatEvent]:
+        self._watcher.finish(reason)
+        return []
+
+
+class Choice:
+    """Args:
+    index: the choice's number in the response.
+    detokenizer, parser: fresh ones, for this choice alone.
+    end_ids: ids that end the reply and are not part of its text.
+    max_tokens: at most this many tokens are taken, whatever the engine sends.
+    stop: stop strings, or none.
+    stop_in_reasoning: whether stop strings work while the model is reasoning.
+    logprobs: whether deltas carry their tokens.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        *,
+        detokenizer: Detokenizer,
+        parser: TextParser,
+        end_ids: Collection[int],
+        max_tokens: int,
+        stop: Sequence[str] = (),
+        stop_in_reasoning: bool = True,
+        logprobs: bool = False,
+    ) -> None:
+        self.index = index
+        self.end: ChoiceEnd | None = None
+        self.completion_tokens = 0
+        self.reasoning_tokens = 0
+        self.prompt_tokens: int | None = None
+        self.cached_tokens: int | None = None
+        self._detokenizer = detokenizer
+        self._parser = parser
+        self._end_ids = end_ids
+        self._max_tokens = max_tokens
+        self._stop = StopMatcher(stop) if stop else None
+        self._stop_in_reasoning = stop_in_reasoning
+        self._logprobs = logprobs
+
+    def advance(self, chunk: EngineChunk) -> ReplyDelta:
+        """Take one chunk. `end` is set when it was the last one that matters.
+
+        Raises:
+            EngineError: the engine broke the generation off by itself.
+        """
+        if chunk.prompt_tokens is not None:
+            self.prompt_tokens = chunk.prompt_tokens
+        if chunk.cached_tokens is not None:
+            self.cached_tokens = chunk.cached_tokens
+        finish = chunk.finish
+        if finish is not None and finish.reason == "abort":
+            raise EngineError(502, "engine_aborted", "The engine aborted the generation.", retryable=True)
+        token_ids = chunk.token_ids
+        room = self._max_tokens - self.completion_tokens
+        if len(token_ids) > room:
+            token_ids, finish = token_ids[:room], Finish("length")
+        end_token = finish is not None and finish.reason == "stop" and self._ends_with_end_token(token_ids, finish)
+        logprobs = chunk.logprobs if self._logprobs else None
+        events: list[FormatEvent] = []
+        tokens: list[GeneratedToken] = []
+        self._take(token_ids[:-1] if end_token else token_ids, logprobs, events, tokens)
+        if self._stop is not None and self._stop.matched is not None:
+            self._close("stop", self._stop.matched, events)
+        elif finish is not None:
+            if end_token:
+                self._count(self._parser.in_reasoning)
+                if logprobs is not None:
+                    tokens.append(_generated(logprobs[len(token_ids) - 1], ""))
+            matched = token_ids[-1] if end_token else finish.matched
+            self._close("length" if finish.reason == "length" else "stop", matched, events)
+        return ReplyDelta(self.index, events, tokens, self.completion_tokens, self.reasoning_tokens)
+
+    def _ends_with_end_token(self, token_ids: Sequence[int], finish: Finish) -> bool:
+        return bool(token_ids) and (token_ids[-1] in self._end_ids or token_ids[-1] == finish.matched)
+
+    def _take(
+        self,
+        token_ids: Sequence[int],
+        logprobs: Sequence[TokenLogprob] | None,
+        events: list[FormatEvent],
+        tokens: list[GeneratedToken],
+    ) -> None:
+        for i, token_id in enumerate(token_ids):
+            before = self._parser.in_reasoning
+            text = self._detokenizer.feed((token_id,))
+            if text:
+                events += self._show(text)
+            self._count(before or self._parser.in_reasoning)
+            if logprobs is not None:
+                tokens.append(_generated(logprobs[i], text))
+            if self._stop is not None and self._stop.matched is not None:
+                return
+
+    def _count(self, reasoning: bool) -> None:
+        self.completion_tokens += 1
+        self.reasoning_tokens += reasoning
+
+    def _show(self, text: str) -> list[FormatEvent]:
+        if self._stop is not None and (self._stop_in_reasoning or not self._parser.in_reasoning):
+            text = self._stop.feed(text)
+        return self._parser.feed(text) if text else []
+
+    def _close(self, reason: TextEnd, matched: int | str | None, events: list[FormatEvent]) -> None:
+        if not isinstance(matched, str):
+            rest = self._detokenizer.finish()
+            if rest:
+                events += self._show(rest)
+            if self._stop is not None and (held := self._stop.finish()):
+                events += self._parser.feed(held)
+        events += self._parser.finish(reason)
+        finish_reason: FinishReason = "length" if reason == "length" else "stop"
+        if self._parser.completed_calls and not self._parser.open_call:
+            finish_reason = "tool_calls"
+        self.end = ChoiceEnd(self.index, finish_reason, matched)
+
+
+def _generated(entry: TokenLogprob, text: str) -> GeneratedToken:
+    return GeneratedToken(entry.token_id, text, entry.logprob, entry.top)

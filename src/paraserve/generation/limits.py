@@ -1,0 +1,52 @@
+"""How many tokens a reply may have.
+
+Unset means what the context has left; a limit that the client set is kept exactly or refused, unless the operator
+chose to clamp it. The prompt alone is checked before the engine is asked.
+"""
+
+from __future__ import annotations
+
+from paraserve.protocol.errors import RequestError, context_overflow, output_overflow
+
+
+def output_limit(
+    *,
+    prompt_tokens: int,
+    context_length: int,
+    requested: int | None,
+    default: int | None,
+    clamp: bool,
+    overflow_status: int = 400,
+    param: str = "max_tokens",
+    prompt_param: str = "messages",
+) -> int:
+    """The reply's limit in tokens.
+
+    Args:
+        requested: what the client set; None is unset.
+        default: for an unset limit, capped by the room; None means all the room.
+        clamp: cut a requested limit to the room instead of refusing it.
+        overflow_status: the status when the prompt alone does not fit.
+        param, prompt_param: the request's fields, for the error.
+
+    Raises:
+        RequestError: ``context_length_exceeded``, with both numbers.
+    """
+    room = context_length - prompt_tokens
+    if room < (0 if requested == 0 else 1):
+        raise context_overflow(prompt_tokens, context_length, status=overflow_status, param=prompt_param)
+    if requested is None:
+        return room if default is None else min(default, room)
+    if requested > room and not clamp:
+        raise output_overflow(prompt_tokens, requested, context_length, param=param)
+    return min(requested, room)
+
+
+def check_min_tokens(min_tokens: int | None, limit: int) -> None:
+    """A reply cannot be longer than its limit."""
+    if min_tokens and min_tokens > limit:
+        raise RequestError(
+            f"min_tokens: {min_tokens} is more than the reply's limit of {limit} tokens",
+            param="min_tokens",
+            code="invalid_value",
+        )

@@ -1,0 +1,71 @@
+"""Which sampling values are in force.
+
+Precedence: request, then policy (which rewrites the request), then server flag, then the model's own
+``generation_config``, then the API's default. ``None`` is unset; 0 and 1.0 are set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from paraserve.engines.base import Sampling
+from paraserve.protocol.sampling import SamplingFields, logit_bias_ids
+
+_API_DEFAULTS: dict[str, float] = {
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "repetition_penalty": 1.0,
+}
+_SEED_SPACE = 2**32
+"""Engines take an unsigned 32-bit seed (llama.cpp); a larger one is folded into it."""
+
+
+def model_defaults(generation_config: Mapping[str, Any]) -> dict[str, float]:
+    """The sampling values of a checkpoint's ``generation_config.json`` that this API knows.
+
+    ``do_sample: false`` names greedy decoding there, as `transformers` reads it.
+    """
+    defaults = {
+        name: generation_config[name]
+        for name in _API_DEFAULTS
+        if isinstance(generation_config.get(name), int | float) and not isinstance(generation_config[name], bool)
+    }
+    if generation_config.get("do_sample") is False and "temperature" not in defaults:
+        defaults["temperature"] = 0.0
+    return defaults
+
+
+def resolve_sampling(
+    request: SamplingFields, *, max_tokens: int, defaults: Mapping[str, float], vocab_size: int
+) -> Sampling:
+    """Every value that the engine is sent.
+
+    Args:
+        max_tokens: the reply's limit (`limits.output_limit`).
+        defaults: of the server and the model, for what the request left unset.
+    """
+
+    def value(name: str) -> float:
+        sent = getattr(request, name)
+        return sent if sent is not None else defaults.get(name, _API_DEFAULTS[name])
+
+    return Sampling(
+        max_tokens=max_tokens,
+        temperature=value("temperature"),
+        top_p=value("top_p"),
+        top_k=max(int(value("top_k")), 0),
+        min_p=value("min_p"),
+        presence_penalty=value("presence_penalty"),
+        frequency_penalty=value("frequency_penalty"),
+        repetition_penalty=value("repetition_penalty"),
+        seed=None if request.seed is None else request.seed % _SEED_SPACE,
+        stop_token_ids=tuple(request.stop_token_ids or ()),
+        logit_bias=logit_bias_ids(request.logit_bias, vocab_size),
+        ignore_eos=bool(request.ignore_eos),
+        min_tokens=request.min_tokens or 0,
+    )
