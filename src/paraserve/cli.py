@@ -33,10 +33,11 @@ commands:
 _SERVE_HELP = """\
 usage: paraserve serve [--config FILE] [--flag value ...]
 
-Serve a model over the OpenAI API. Without flags: a small model on this machine's CPU.
+Serve a model over the OpenAI API. Without flags: a small model on this CPU.
 
-Every flag can also be an environment variable (--port: PARASERVE_PORT) or a key of a YAML or TOML file (port: 30000)
-that --config FILE or PARASERVE_CONFIG names. The command line wins over the environment, which wins over the file.
+Every flag can also be an environment variable (--port: PARASERVE_PORT) or a key
+of a YAML or TOML file (port: 30000) that --config FILE or PARASERVE_CONFIG
+names. The command line wins over the environment, which wins over the file.
 """
 
 _OPTIONS_HEAD = """\
