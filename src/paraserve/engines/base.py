@@ -130,6 +130,9 @@ class EngineInfo:
     eos_token_ids: frozenset[int] = frozenset()
     constraints: frozenset[ConstraintKind] = frozenset()
     """The kinds of `Constraint` that this engine can obey."""
+    defers_constraints: bool = False
+    """Whether the engine itself holds a `Constraint` back until the reasoning has ended. Where it does not, a request
+    with ``in_reasoning`` may only carry a constraint that ``covers_reasoning``; any other one is refused."""
     prompt_logprobs: bool = False
     media: frozenset[str] = frozenset()
     version: str = ""
