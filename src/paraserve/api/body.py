@@ -1,0 +1,40 @@
+"""Reading a request body within its limit."""
+
+from __future__ import annotations
+
+from starlette.requests import ClientDisconnect, Request
+
+from paraserve.protocol.errors import RequestError
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The whole body.
+
+    Args:
+        limit: bytes.
+
+    Raises:
+        RequestError: 413 ``request_too_large``, before more than the limit is held; 415 for an encoded body; 400 when
+            the client left before the body was whole.
+    """
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding != "identity":
+        raise RequestError("Compressed request bodies are not supported.", status=415, code="unsupported_encoding")
+    declared = request.headers.get("content-length", "0")
+    if declared.isdigit() and int(declared) > limit:
+        raise _too_large(limit)
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > limit:
+                raise _too_large(limit)
+            chunks.append(chunk)
+    except ClientDisconnect:
+        raise RequestError("The request body is incomplete.", code="incomplete_body") from None
+    return b"".join(chunks)
+
+
+def _too_large(limit: int) -> RequestError:
+    return RequestError(f"The request body is larger than {limit} bytes.", status=413, code="request_too_large")

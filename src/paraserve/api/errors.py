@@ -1,0 +1,66 @@
+"""Every failure as OpenAI's error object: the one place that turns an exception into a response."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from paraserve.engines.base import EngineError
+from paraserve.protocol.errors import ErrorBody, RequestError
+
+log = logging.getLogger(__name__)
+
+RETRY_AFTER_SECONDS = 1
+CLIENT_CLOSED_REQUEST = 499
+"""nginx's status for a client that left; nobody reads it, but logs and metrics do."""
+
+
+def as_request_error(error: RequestError | EngineError) -> RequestError:
+    """What the client is told about a failure of any stage."""
+    if isinstance(error, RequestError):
+        return error
+    headers = {"retry-after": str(RETRY_AFTER_SECONDS)} if error.status == 503 else None
+    return RequestError(error.message, status=error.status, param=error.param, code=error.code, headers=headers)
+
+
+def encode_error(body: ErrorBody) -> bytes:
+    return msgspec.json.encode(body)
+
+
+def error_response(error: RequestError) -> Response:
+    return Response(
+        encode_error(error.body), status_code=error.status, media_type="application/json", headers=error.headers
+    )
+
+
+async def on_request_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError | EngineError)
+    return error_response(as_request_error(error))
+
+
+async def on_http_error(request: Request, error: Exception) -> Response:
+    """404 and 405 of the router."""
+    assert isinstance(error, HTTPException)
+    where = f"{request.method} {request.url.path}"
+    messages = {404: f"There is no endpoint {where}.", 405: f"{request.url.path} does not take {request.method}."}
+    codes = {404: "endpoint_not_found", 405: "method_not_allowed"}
+    message = messages.get(error.status_code, error.detail)
+    return error_response(
+        RequestError(
+            message, status=error.status_code, code=codes.get(error.status_code), headers=dict(error.headers or {})
+        )
+    )
+
+
+async def on_bug(request: Request, error: Exception) -> Response:
+    """Anything that no stage foresaw: logged with its stack, answered without it."""
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return error_response(internal_error())
+
+
+def internal_error() -> RequestError:
+    return RequestError("The server failed to handle this request.", status=500, code="internal_error")

@@ -1,0 +1,131 @@
+"""Replies that take time: server-sent events, and waiting on behalf of a client that may leave.
+
+The rule of this module: when the client leaves or the server stops, the work behind the response is cancelled and
+has ended before the request ends. A frame is one complete event, so a keep-alive comment never falls inside one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+from starlette.types import Receive, Scope, Send
+
+from paraserve.api.errors import encode_error
+from paraserve.protocol.errors import RequestError
+
+T = TypeVar("T")
+
+DONE = b"data: [DONE]\n\n"
+_KEEP_ALIVE = b": keep-alive\n\n"
+
+
+class ClientGone(Exception):
+    """The client closed its connection; there is nobody to answer."""
+
+
+def stopping() -> RequestError:
+    """What a request is told that outlasts the drain."""
+    return RequestError(
+        "The server is shutting down.", status=503, code="server_stopping", headers={"retry-after": "1"}
+    )
+
+
+def event(payload: bytes) -> bytes:
+    """One server-sent event. ``payload`` is JSON on one line."""
+    return b"data: " + payload + b"\n\n"
+
+
+async def client_gone(receive: Receive) -> None:
+    """Returns when the client has left. The request's body must have been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """The result of ``work``, which is cancelled when the client leaves first.
+
+    Raises:
+        ClientGone: it did.
+    """
+    task = asyncio.ensure_future(work)
+    watch = asyncio.ensure_future(client_gone(receive))
+    try:
+        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGone
+        return task.result()
+    finally:
+        await _cancel(task, watch)
+
+
+async def _cancel(*tasks: asyncio.Future[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class EventStream:
+    """An ASGI response that sends frames as they come.
+
+    Args:
+        frames: whole server-sent events; closed when the client leaves.
+        headers: further response headers, lower case.
+        keep_alive: seconds of silence after which a comment is sent; 0 is never.
+    """
+
+    def __init__(
+        self, frames: AsyncGenerator[bytes, None], *, headers: Mapping[str, str], keep_alive: float = 0.0
+    ) -> None:
+        self._frames = frames
+        self._headers = headers
+        self._keep_alive = keep_alive
+        self._last = 0.0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        tasks = [asyncio.ensure_future(self._pump(send)), asyncio.ensure_future(client_gone(receive))]
+        if self._keep_alive:
+            tasks.append(asyncio.ensure_future(self._comment(send)))
+        try:
+            await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await _cancel(*tasks)
+            await _write(send, event(encode_error(stopping().body)), more=False)
+            raise
+        pump = tasks[0]
+        failure = pump.exception() if pump.done() and not pump.cancelled() else None
+        await _cancel(*tasks)
+        if failure is not None:
+            raise failure
+
+    async def _pump(self, send: Send) -> None:
+        async with aclosing(self._frames) as frames:
+            headers = {
+                "content-type": "text/event-stream; charset=utf-8",
+                "cache-control": "no-cache",
+                "x-accel-buffering": "no",
+                **self._headers,
+            }
+            raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+            await send({"type": "http.response.start", "status": 200, "headers": raw})
+            self._last = time.monotonic()
+            async for frame in frames:
+                await _write(send, frame)
+                self._last = time.monotonic()
+        await _write(send, b"", more=False)
+
+    async def _comment(self, send: Send) -> None:
+        while True:
+            due = self._last + self._keep_alive - time.monotonic() if self._last else self._keep_alive
+            if due > 0:
+                await asyncio.sleep(due)
+            else:
+                await _write(send, _KEEP_ALIVE)
+                self._last = time.monotonic()
+
+
+async def _write(send: Send, body: bytes, *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": more})
