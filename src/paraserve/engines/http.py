@@ -1,0 +1,212 @@
+"""One engine's HTTP server: small calls and event streams over pooled connections.
+
+Never knows what an engine's bodies mean. Two invariants: whatever goes wrong on the wire is an `EngineError` whose
+message holds no address, and a request is sent a second time only when its connection came from the pool and died
+before the first byte of an answer (the peer had closed it while it was idle).
+
+aiohttp was chosen over httpx for a third of the CPU time an event (``benchmarks/engine_client.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from paraserve.engines.base import EngineError
+
+logger = logging.getLogger(__name__)
+
+_HOP_HEADERS = frozenset(
+    {"authorization", "connection", "content-length", "content-type", "host", "transfer-encoding", "x-request-id"}
+)
+"""Never taken from a client: they are this hop's own, or (vLLM's x-request-id) would rename the request."""
+
+_MAX_ERROR_BODY = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class HTTPTimeouts:
+    """Seconds. The length of a generation has no limit: only silence has."""
+
+    connect: float = 5.0
+    idle: float = 600.0
+    """Between two bytes, the wait for the first one (queue and prefill) included."""
+    call: float = 10.0
+    """A whole small call: health, model facts, abort."""
+
+
+@dataclass(frozen=True, slots=True)
+class HTTPReply:
+    """The answer to a small call."""
+
+    status: int
+    body: bytes
+
+    def json(self) -> Any:
+        """The decoded body, None where it is no JSON."""
+        try:
+            return msgspec.json.decode(self.body)
+        except msgspec.DecodeError:
+            return None
+
+
+class HTTPStream:
+    """An answer that is still being sent."""
+
+    __slots__ = ("_response", "content_type", "status")
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self.status = response.status
+        self.content_type = response.content_type
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Bytes as they come. Raises `EngineError` for silence and for a broken connection."""
+        try:
+            async for chunk in self._response.content.iter_any():
+                yield chunk
+        except TimeoutError as error:
+            raise silent() from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise broken() from error
+
+    async def body(self) -> bytes:
+        """The first bytes of the answer, enough for an error message."""
+        held = b""
+        async for chunk in self.chunks():
+            held += chunk
+            if len(held) > _MAX_ERROR_BODY:
+                break
+        return held[:_MAX_ERROR_BODY]
+
+    async def drain(self) -> None:
+        """Read to the end, so that the connection goes back to the pool; close it where that fails."""
+        try:
+            async with asyncio.timeout(1.0):
+                async for _ in self._response.content.iter_any():
+                    pass
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            self.close()
+        else:
+            self._response.release()
+
+    def close(self) -> None:
+        """Drop the connection at once."""
+        self._response.close()
+
+
+class EngineHTTP:
+    """The connection pool of one engine.
+
+    Args:
+        base_url: where the engine listens, with or without a slash at its end.
+        api_key: sent as a bearer token when given.
+    """
+
+    def __init__(self, base_url: str, *, timeouts: HTTPTimeouts | None = None, api_key: str | None = None) -> None:
+        self._base = base_url.rstrip("/")
+        self._timeouts = timeouts or HTTPTimeouts()
+        self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        self._pooled: aiohttp.ClientSession | None = None
+        self._fresh: aiohttp.ClientSession | None = None
+
+    async def open(self) -> None:
+        """Make the pool; does not connect."""
+        if self._pooled is None:
+            self._pooled = self._session(aiohttp.TCPConnector(limit=0, keepalive_timeout=60.0))
+            self._fresh = self._session(aiohttp.TCPConnector(limit=0, force_close=True))
+
+    async def close(self) -> None:
+        for session in (self._pooled, self._fresh):
+            if session is not None:
+                await session.close()
+        self._pooled = self._fresh = None
+
+    async def get(self, path: str) -> HTTPReply:
+        return await self._call("GET", path, None)
+
+    async def post(self, path: str, body: Any) -> HTTPReply:
+        return await self._call("POST", path, msgspec.json.encode(body))
+
+    async def stream(self, path: str, body: bytes, headers: Mapping[str, str]) -> HTTPStream:
+        """Send a request and return when the head of its answer is there.
+
+        Args:
+            headers: the client's own routing headers; what belongs to this hop is taken out of them.
+        """
+        sent = {name: value for name, value in headers.items() if name.lower() not in _HOP_HEADERS}
+        sent |= {"content-type": "application/json", "accept": "text/event-stream"}
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeouts.connect, sock_read=self._timeouts.idle)
+        return HTTPStream(await self._send("POST", path, data=body, headers=sent, timeout=timeout))
+
+    def _session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_reuseconn.append(_mark_reused)
+        return aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=self._headers,
+            trace_configs=[trace],
+        )
+
+    async def _call(self, method: str, path: str, body: bytes | None) -> HTTPReply:
+        timeout = aiohttp.ClientTimeout(total=self._timeouts.call, sock_connect=self._timeouts.connect)
+        headers = {"content-type": "application/json"} if body is not None else {}
+        response = await self._send(method, path, data=body, headers=headers, timeout=timeout)
+        try:
+            return HTTPReply(response.status, await response.read())
+        except TimeoutError as error:
+            raise silent() from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise broken() from error
+        finally:
+            response.release()
+
+    async def _send(self, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:
+        if self._pooled is None or self._fresh is None:
+            raise unreachable()
+        connection = SimpleNamespace(reused=False)
+        try:
+            try:
+                return await self._pooled.request(
+                    method, self._base + path, allow_redirects=False, trace_request_ctx=connection, **options
+                )
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                if not connection.reused:
+                    raise
+            logger.debug("a pooled connection was stale: sending once more on a fresh one")
+            return await self._fresh.request(method, self._base + path, allow_redirects=False, **options)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            logger.warning("cannot reach the engine: %s", error)
+            raise unreachable() from error
+        except TimeoutError as error:
+            raise silent() from error
+        except (aiohttp.ClientError, OSError) as error:
+            logger.warning("the engine broke the connection off: %r", error)
+            raise broken() from error
+
+
+def unreachable() -> EngineError:
+    """No connection: nothing of the request has run."""
+    return EngineError(503, "engine_unreachable", "The engine cannot be reached.", retryable=True)
+
+
+def silent() -> EngineError:
+    """The engine has sent nothing for longer than the idle timeout."""
+    return EngineError(504, "engine_timeout", "The engine did not answer in time.", retryable=True)
+
+
+def broken() -> EngineError:
+    """The connection ended before the answer did."""
+    return EngineError(502, "engine_disconnected", "The engine broke the reply off.", retryable=True)
+
+
+async def _mark_reused(_session: aiohttp.ClientSession, context: Any, _params: object) -> None:
+    context.trace_request_ctx.reused = True

@@ -1,0 +1,111 @@
+"""What an engine's own word of failure becomes for a client.
+
+Never does I/O. Two invariants: a status of the 400s stays itself and names the client's field where that is known,
+anything else is the engine's fault and says no more than that; and no message carries an address, a path, an object
+dump or a stack.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from paraserve.engines.base import Constraint, EngineError
+
+_MAX_MESSAGE = 300
+
+_UNSAFE = re.compile(
+    r"""\w+://[^\s'"]+                      # an address
+      | (?<![\w/])(?:/[\w.+-]+){2,}/?       # a path
+      | \b[A-Z]:\\[^\s'"]+
+      | <[^<>]*\bat\ 0x[0-9a-fA-F]+[^<>]*>  # an object
+      | \b(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?\b
+      | \b(?:localhost|\[[0-9a-fA-F:]+\]):\d+""",
+    re.VERBOSE,
+)
+
+_FIELDS = {
+    "max_new_tokens": "max_tokens",
+    "max_tokens": "max_tokens",
+    "min_new_tokens": "min_tokens",
+    "min_tokens": "min_tokens",
+    "sampling_seed": "seed",
+    "seed": "seed",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "frequency_penalty": "frequency_penalty",
+    "presence_penalty": "presence_penalty",
+    "repetition_penalty": "repetition_penalty",
+    "logit_bias": "logit_bias",
+    "stop_token_ids": "stop_token_ids",
+    "top_logprobs_num": "top_logprobs",
+    "logprobs": "logprobs",
+    "priority": "priority",
+    "lora": "model",
+}
+"""The engines' spellings of a field and the client's, the longer spelling first where one holds another."""
+
+_CONSTRAINT_FIELD = {"json_schema": "response_format", "json_object": "response_format", "regex": "regex"}
+_CONSTRAINT_FIELD |= {"ebnf": "ebnf"}
+
+_CONSTRAINT = re.compile(
+    r"grammar|json.?schema|structural.?tag|structured.?output|regex|ebnf|\$ref|unsupported schema", re.IGNORECASE
+)
+_CONTEXT = re.compile(r"context.?length|maximum context|max_model_len|input.{0,40}too long|too long", re.IGNORECASE)
+_OUR_FAULT = frozenset({401, 403, 404, 405, 407, 411, 415, 421, 426, 431})
+"""Refusals that a client's request cannot cause: the server's own set-up is wrong."""
+
+
+def engine_message(body: bytes) -> str:
+    """The message in an error body of SGLang, vLLM or one of their routers; "" where there is none."""
+    try:
+        return _message(msgspec.json.decode(body))
+    except msgspec.DecodeError:
+        return body.decode(errors="replace")
+
+
+def refusal(status: int, message: str, constraint: Constraint | None = None) -> EngineError:
+    """The error of an engine that answered ``status`` with ``message``.
+
+    Args:
+        constraint: what the request was to obey: a bad one is the commonest reason of a 400.
+    """
+    if status in (408, 504):
+        return EngineError(504, "engine_timeout", "The engine did not answer in time.", retryable=True)
+    if status == 429 or status == 503:
+        return EngineError(status, "engine_overloaded", "The engine cannot take the request now.", retryable=True)
+    if status in _OUR_FAULT or not 400 <= status < 500:
+        return EngineError(502, "engine_error", f"The engine failed ({status}).", retryable=status >= 500)
+    status = 400 if status == 422 else status
+    said = safe(message)
+    if constraint is not None and _CONSTRAINT.search(message):
+        field = _CONSTRAINT_FIELD.get(constraint.kind)
+        return EngineError(status, "invalid_constraint", f"The engine refused the constraint: {said}", param=field)
+    if _CONTEXT.search(message):
+        return EngineError(status, "context_length_exceeded", said)
+    field = next((ours for theirs, ours in _FIELDS.items() if re.search(rf"\b{theirs}", message)), None)
+    return EngineError(status, "invalid_request", f"The engine refused the request: {said}", param=field)
+
+
+def safe(message: str) -> str:
+    """The first line of a message, short, with addresses, paths and object dumps taken out."""
+    line = next((line.strip() for line in message.splitlines() if line.strip()), "")
+    if not line or line.startswith(("Traceback", "<")):
+        return "no reason given"
+    line = _UNSAFE.sub("…", line)
+    return line if len(line) <= _MAX_MESSAGE else line[: _MAX_MESSAGE - 1] + "…"
+
+
+def _message(body: Any) -> str:
+    if isinstance(body, str):
+        return body
+    if isinstance(body, list):
+        return next((text for text in map(_message, body) if text), "")
+    if not isinstance(body, dict):
+        return ""
+    found = (_message(body[key]) for key in ("error", "message", "msg", "detail") if key in body)
+    return next((text for text in found if text), "")

@@ -1,0 +1,120 @@
+"""What clients are told when an engine refuses or fails."""
+
+import pytest
+
+from paraserve.engines.base import Constraint
+from paraserve.engines.refusals import engine_message, refusal, safe
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"error": {"message": "top_p must be in (0, 1]", "code": 400}}', "top_p must be in (0, 1]"),
+        (b'{"error": "Unexpected keyword \'foo\'"}', "Unexpected keyword 'foo'"),
+        (b'{"object": "error", "message": "no such model"}', "no such model"),
+        (b'{"detail": [{"loc": ["body"], "msg": "field required"}]}', "field required"),
+        (b"[]", ""),
+        (b"{}", ""),
+        (b"Bad Gateway", "Bad Gateway"),
+    ],
+)
+def test_message_is_found_in_every_engines_error_body(body: bytes, message: str) -> None:
+    assert engine_message(body) == message
+
+
+@pytest.mark.parametrize(
+    ("status", "ours", "code", "retryable"),
+    [
+        (400, 400, "invalid_request", False),
+        (413, 413, "invalid_request", False),
+        (422, 400, "invalid_request", False),
+        (429, 429, "engine_overloaded", True),
+        (401, 502, "engine_error", False),
+        (403, 502, "engine_error", False),
+        (404, 502, "engine_error", False),
+        (408, 504, "engine_timeout", True),
+        (500, 502, "engine_error", True),
+        (502, 502, "engine_error", True),
+        (503, 503, "engine_overloaded", True),
+        (504, 504, "engine_timeout", True),
+        (302, 502, "engine_error", False),
+    ],
+)
+def test_status_of_the_engine_keeps_its_meaning(status: int, ours: int, code: str, retryable: bool) -> None:
+    error = refusal(status, "no")
+    assert (error.status, error.code, error.retryable) == (ours, code, retryable)
+
+
+@pytest.mark.parametrize(
+    ("message", "param"),
+    [
+        ("top_k must be -1 (disable) or at least 1, got 0.", "top_k"),
+        ("max_new_tokens must be at least 0, got -4.", "max_tokens"),
+        ("logit_bias must has keys in [0, 99], got 100.", "logit_bias"),
+        ("sampling_seed must be an integer", "seed"),
+        ("top_logprobs_num is too large", "top_logprobs"),
+        ("the LoRA adapter lora_x is not loaded", "model"),
+        ("something else", None),
+    ],
+)
+def test_refusal_names_the_clients_field(message: str, param: str | None) -> None:
+    assert refusal(400, message).param == param
+
+
+@pytest.mark.parametrize(
+    ("constraint", "param"),
+    [
+        (Constraint("json_schema", "{}"), "response_format"),
+        (Constraint("json_object"), "response_format"),
+        (Constraint("regex", "["), "regex"),
+        (Constraint("ebnf", "x"), "ebnf"),
+        (Constraint("structural_tag", "{}"), None),
+    ],
+)
+def test_refused_constraint_is_a_400_that_names_where_it_came_from(constraint: Constraint, param: str | None) -> None:
+    error = refusal(400, "Failed to compile json grammar: unknown $ref", constraint)
+    assert (error.status, error.code, error.param) == (400, "invalid_constraint", param)
+
+
+def test_context_overflow_has_its_own_code() -> None:
+    error = refusal(400, "The input (70000 tokens) is longer than the model's context length (65536 tokens).")
+    assert error.code == "context_length_exceeded"
+    assert "65536" in error.message
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "http://10.0.0.7:30000/generate",
+        "/opt/models/secret-model/config.json",
+        "<sglang.Req object at 0x7f00deadbeef>",
+        "10.0.0.7:8998",
+        "localhost:30000",
+        "tcp://[fd00::1]:5555",
+        "C:\\models\\x",
+    ],
+)
+def test_message_never_carries_an_address_a_path_or_an_object(secret: str) -> None:
+    told = safe(f"cannot load {secret} now")
+    assert secret not in told
+    assert told.startswith("cannot load ")
+    assert told.endswith(" now")
+
+
+def test_stack_is_never_told() -> None:
+    assert safe('Traceback (most recent call last):\n  File "x.py"') == "no reason given"
+    assert safe("bad\n  File x.py line 4") == "bad"
+
+
+def test_long_message_is_cut() -> None:
+    assert len(safe("x" * 5000)) <= 300
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 401])
+def test_message_of_the_engines_own_failure_is_not_passed_on(status: int) -> None:
+    assert "secret" not in refusal(status, "secret reason").message
+
+
+def test_ordinary_words_are_left_alone() -> None:
+    said = "top_p must be in (0, 1], got 1.5; use and/or 2.5/3"
+    assert safe(said) == said
