@@ -1,0 +1,219 @@
+"""What every engine adapter promises, as tests that each adapter's own test file subclasses.
+
+A subclass gives one fixture, ``case``, and inherits the tests. A test may only use what `EngineCase` tells it, so that
+the same test runs against a scripted engine, against a fake of somebody's server, and against a real model.
+
+    class TestMyAdapter(EngineContract):
+        @pytest.fixture
+        async def case(self) -> AsyncIterator[EngineCase]:
+            ...
+            yield EngineCase(engine=engine, prompts=[[1, 2], [3, 4]], running=fake.running)
+            await engine.stop()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import get_args
+from uuid import uuid4
+
+import pytest
+
+from paraserve.engines.base import (
+    Constraint,
+    ConstraintKind,
+    Engine,
+    EngineChunk,
+    EngineError,
+    EngineRequest,
+    Sampling,
+)
+
+ABORT_WITHIN_SECONDS = 1.0
+GREEDY = Sampling(max_tokens=12, temperature=0.0, ignore_eos=True)
+
+
+@dataclass
+class EngineCase:
+    """A started engine and what its adapter's contract tests need to know of it."""
+
+    engine: Engine
+    prompts: Sequence[Sequence[int]]
+    """At least two prompts whose greedy replies (end tokens ignored) are 64 tokens or longer and differ."""
+    running: Callable[[], Awaitable[int]]
+    """How many sequences the program behind the adapter is working on or has queued."""
+    first_token_delay: float = 0.0
+    """Seconds for which a `slow_prompt` gives no token, 0 where it cannot be told."""
+    slow_prompt: Sequence[int] | None = None
+    """A prompt whose first token takes long enough for a test to close the iterator before it."""
+    capacity: int | None = None
+    """Sequences that run at once; one more is queued. None where the engine does not queue."""
+    bad_constraints: Sequence[Constraint] = ()
+    """Constraints of declared kinds that the engine must refuse with a 4xx."""
+    concurrency: int = 100
+    greedy: Sampling = GREEDY
+    longest: int = 64
+    """Tokens that a greedy reply to any of `prompts` surely has."""
+    seconds: float = 60.0
+    """Longest that one test's work may take."""
+
+
+async def collect(engine: Engine, request: EngineRequest) -> list[EngineChunk]:
+    async with aclosing(engine.generate(request)) as chunks:  # type: ignore[type-var]
+        return [chunk async for chunk in chunks]
+
+
+def ids_of(chunks: Sequence[EngineChunk]) -> list[int]:
+    return [token_id for chunk in chunks for token_id in chunk.token_ids]
+
+
+async def idle(case: EngineCase, within: float = ABORT_WITHIN_SECONDS) -> bool:
+    """Whether the engine has nothing to do any more, within so many seconds."""
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        if await case.running() == 0:
+            return True
+        await asyncio.sleep(0.02)
+    return await case.running() == 0
+
+
+class EngineContract:
+    """Inherit, and give the fixture ``case``."""
+
+    def request(self, case: EngineCase, prompt: Sequence[int] | None = None, **changes: object) -> EngineRequest:
+        sampling = replace(case.greedy, **changes.pop("sampling", {}))  # type: ignore[arg-type]
+        return EngineRequest(
+            request_id=uuid4().hex,
+            token_ids=case.prompts[0] if prompt is None else prompt,
+            sampling=sampling,
+            **changes,  # type: ignore[arg-type]
+        )
+
+    async def test_chunks_hold_only_new_tokens(self, case: EngineCase) -> None:
+        short = ids_of(await collect(case.engine, self.request(case, sampling={"max_tokens": 6})))
+        long = ids_of(await collect(case.engine, self.request(case, sampling={"max_tokens": 24})))
+        assert len(short) == 6
+        assert len(long) == 24
+        assert long[:6] == short
+
+    async def test_the_finish_comes_once_and_last(self, case: EngineCase) -> None:
+        chunks = await collect(case.engine, self.request(case))
+        assert [chunk.finish is not None for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+        assert chunks[-1].finish is not None
+        assert chunks[-1].finish.reason == "length"
+
+    async def test_a_limit_of_one_token_gives_one_token(self, case: EngineCase) -> None:
+        assert len(ids_of(await collect(case.engine, self.request(case, sampling={"max_tokens": 1})))) == 1
+
+    async def test_logprobs_are_one_per_token_with_the_best_first(self, case: EngineCase) -> None:
+        wanted = min(3, case.engine.info.max_logprobs)
+        chunks = await collect(case.engine, self.request(case, logprobs=wanted))
+        for chunk in chunks:
+            entries = chunk.logprobs or ()
+            assert [entry.token_id for entry in entries] == list(chunk.token_ids)
+            for entry in entries:
+                assert entry.logprob <= 0.0
+                assert len(entry.top) == wanted
+                assert [value for _, value in entry.top] == sorted((value for _, value in entry.top), reverse=True)
+                assert dict(entry.top).get(entry.token_id, entry.logprob) == pytest.approx(entry.logprob, abs=1e-4)
+        assert ids_of(chunks)
+
+    async def test_zero_logprobs_gives_the_sampled_token_only(self, case: EngineCase) -> None:
+        chunks = await collect(case.engine, self.request(case, logprobs=0))
+        entries = [entry for chunk in chunks for entry in chunk.logprobs or ()]
+        assert [entry.token_id for entry in entries] == ids_of(chunks)
+        assert all(len(entry.top) == 0 for entry in entries)
+
+    async def test_logprobs_are_absent_unless_asked_for(self, case: EngineCase) -> None:
+        assert all(not chunk.logprobs for chunk in await collect(case.engine, self.request(case)))
+
+    async def test_a_stop_token_ends_the_reply_and_is_its_last_token(self, case: EngineCase) -> None:
+        free = ids_of(await collect(case.engine, self.request(case)))
+        stop = next(token_id for index, token_id in enumerate(free) if index >= 2 and token_id not in free[:index])
+        chunks = await collect(case.engine, self.request(case, sampling={"stop_token_ids": (stop,)}))
+        assert ids_of(chunks) == free[: free.index(stop) + 1]
+        assert chunks[-1].finish is not None
+        assert chunks[-1].finish.reason == "stop"
+        assert chunks[-1].finish.matched == stop
+        assert await idle(case)
+
+    async def test_counts_of_the_prompt_are_reported(self, case: EngineCase) -> None:
+        chunks = await collect(case.engine, self.request(case))
+        counted = [chunk.prompt_tokens for chunk in chunks if chunk.prompt_tokens is not None]
+        assert set(counted) == {len(case.prompts[0])}
+        assert all(chunk.cached_tokens is None or 0 <= chunk.cached_tokens <= counted[0] for chunk in chunks)
+
+    async def test_closing_in_mid_stream_aborts(self, case: EngineCase) -> None:
+        request = self.request(case, sampling={"max_tokens": case.longest})
+        async with aclosing(case.engine.generate(request)) as chunks:  # type: ignore[type-var]
+            async for _ in chunks:
+                break
+        assert await idle(case)
+        assert ids_of(await collect(case.engine, self.request(case)))
+
+    async def test_closing_before_the_first_token_aborts(self, case: EngineCase) -> None:
+        if case.slow_prompt is None:
+            prompt, delay = case.prompts[0], 0.0
+        else:
+            prompt, delay = case.slow_prompt, min(0.1, case.first_token_delay / 2)
+        request = self.request(case, prompt, sampling={"max_tokens": case.longest})
+        await self._cancel_while_waiting(case, request, delay)
+        assert await idle(case)
+
+    async def test_closing_while_queued_aborts(self, case: EngineCase) -> None:
+        holders = [
+            case.engine.generate(self.request(case, prompt, sampling={"max_tokens": case.longest}))
+            for prompt in (list(case.prompts) * (case.capacity or 1))[: case.capacity or 1]
+        ]
+        try:
+            for holder in holders:
+                await anext(holder)
+            queued = self.request(case, sampling={"max_tokens": case.longest})
+            await self._cancel_while_waiting(case, queued, 0.05)
+        finally:
+            for holder in holders:
+                await holder.aclose()  # type: ignore[attr-defined]
+        assert await idle(case)
+
+    async def _cancel_while_waiting(self, case: EngineCase, request: EngineRequest, delay: float) -> None:
+        waiting = asyncio.ensure_future(collect(case.engine, request))
+        await asyncio.sleep(delay)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    async def test_concurrent_streams_do_not_mix(self, case: EngineCase) -> None:
+        async with asyncio.timeout(case.seconds):
+            alone = [ids_of(await collect(case.engine, self.request(case, prompt))) for prompt in case.prompts]
+            assert len({tuple(ids) for ids in alone}) == len(alone)
+            picks = [index % len(case.prompts) for index in range(case.concurrency)]
+            replies = await asyncio.gather(
+                *(collect(case.engine, self.request(case, case.prompts[pick])) for pick in picks)
+            )
+        assert [ids_of(reply) for reply in replies] == [alone[pick] for pick in picks]
+        assert await idle(case)
+
+    async def test_a_constraint_of_an_undeclared_kind_is_refused(self, case: EngineCase) -> None:
+        undeclared = set(get_args(ConstraintKind)) - case.engine.info.constraints
+        for kind in sorted(undeclared):
+            with pytest.raises(EngineError) as caught:
+                await collect(case.engine, self.request(case, constraint=Constraint(kind, "{}")))
+            assert 400 <= caught.value.status < 500
+        assert await idle(case)
+
+    async def test_a_bad_constraint_is_the_clients_error(self, case: EngineCase) -> None:
+        for constraint in case.bad_constraints:
+            with pytest.raises(EngineError) as caught:
+                await collect(case.engine, self.request(case, constraint=constraint))
+            assert 400 <= caught.value.status < 500, constraint
+            assert not caught.value.retryable
+        assert ids_of(await collect(case.engine, self.request(case)))
+
+    async def test_the_engine_is_well_while_it_runs(self, case: EngineCase) -> None:
+        assert (await case.engine.health()).ok
+        assert case.engine.info.context_length > 0
+        assert case.engine.info.vocab_size > max(max(prompt) for prompt in case.prompts)
