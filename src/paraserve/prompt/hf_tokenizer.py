@@ -1,0 +1,264 @@
+"""The tokenizer of a checkpoint that ships ``tokenizer.json``.
+
+Never knows about messages or templates. Two invariants: the ids are those of the `tokenizers` library on the same
+file (the fast encoder is used only after it has agreed with it on a corpus), and nothing here changes after
+construction, so that every method may run in several threads at once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import fastokens
+import msgspec
+import tokenizers
+
+from paraserve.prompt.exactness import first_difference, probe_texts
+from paraserve.prompt.token_table import (
+    AddedToken,
+    PieceDecoder,
+    TokenTable,
+    byte_level_decoder,
+    metaspace_decoder,
+)
+
+log = logging.getLogger(__name__)
+
+SEGMENT_CACHE_BYTES = 64 << 20
+"""Room for the ids of text segments that growing conversations repeat. Segments end at added tokens, which no
+pre-tokenizer looks across, so that cached ids are the ids (tests/prompt/test_hf_tokenizer.py proves it)."""
+
+SPECIAL_TOKEN_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+"""The named special tokens of ``tokenizer_config.json``; templates read them as variables of these names."""
+
+
+class TokenizerFileError(Exception):
+    """A tokenizer file cannot be used. The message is one line for the operator: which file, what is wrong."""
+
+
+class Encoder(Protocol):
+    def encode(self, text: str, add_special_tokens: bool) -> list[int]: ...
+
+
+class FastEncoder:
+    """`fastokens`."""
+
+    name = "fastokens"
+
+    def __init__(self, text: str) -> None:
+        """Raises `ValueError` for a file that needs a feature which fastokens lacks."""
+        self._tokenizer = fastokens.Tokenizer.from_json_str(text)
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_segment_cache(SEGMENT_CACHE_BYTES)
+
+    def encode(self, text: str, add_special_tokens: bool) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)
+
+
+class ReferenceEncoder:
+    """`tokenizers`, which defines the ids."""
+
+    name = "tokenizers"
+
+    def __init__(self, text: str) -> None:
+        self._tokenizer = tokenizers.Tokenizer.from_str(text)
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._tokenizer.encode_special_tokens = False
+
+    def encode(self, text: str, add_special_tokens: bool) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
+        return ids
+
+
+class HuggingFaceTokenizer:
+    """A `paraserve.prompt.tokenizer.Tokenizer` over ``tokenizer.json`` and ``tokenizer_config.json``."""
+
+    def __init__(self, tokenizer_json: str, config: Mapping[str, Any] | None = None, *, source: str = "") -> None:
+        """
+        Args:
+            tokenizer_json: the text of ``tokenizer.json``.
+            config: ``tokenizer_config.json``, decoded.
+            source: a name for error messages, the file's.
+
+        Raises:
+            TokenizerFileError: the file is no tokenizer, or of a kind that has no exact byte table.
+        """
+        source = source or "tokenizer.json"
+        config = config or {}
+        document = _parse(tokenizer_json, source)
+        missing = _missing_tokens(document, config)
+        if missing:
+            document["added_tokens"] = [*document.get("added_tokens", []), *missing]
+            tokenizer_json = json.dumps(document, ensure_ascii=False)
+        added = _added_tokens(document, config)
+        self._table = TokenTable(_pieces(document, source), _piece_decoder(document, source), added)
+        self._encoder = _choose_encoder(tokenizer_json, self._table.added_tokens, source)
+        self.special_tokens: Mapping[str, str] = _special_tokens(config)
+        """Named special tokens, by the variable that templates read."""
+        self.eos_token_ids = frozenset(
+            self._table.added_tokens[text]
+            for name, text in self.special_tokens.items()
+            if name == "eos_token" and text in self._table.added_tokens
+        )
+        self._add_bos = config.get("add_bos_token")
+        self._add_eos = config.get("add_eos_token")
+
+    @classmethod
+    def from_directory(cls, directory: Path) -> HuggingFaceTokenizer:
+        """From a checkpoint's directory. Raises `TokenizerFileError`."""
+        path = directory / "tokenizer.json"
+        config_path = directory / "tokenizer_config.json"
+        try:
+            text = path.read_text(encoding="utf-8")
+            config = msgspec.json.decode(config_path.read_bytes()) if config_path.is_file() else {}
+        except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
+            raise TokenizerFileError(f"cannot read the tokenizer in {directory}: {error}") from error
+        return cls(text, config, source=str(path))
+
+    @property
+    def backend(self) -> str:
+        """The library that encodes: ``fastokens``, or ``tokenizers`` where it did not pass."""
+        return self._encoder.name
+
+    @property
+    def vocab_size(self) -> int:
+        return self._table.size
+
+    @property
+    def added_tokens(self) -> Mapping[str, int]:
+        return self._table.added_tokens
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        return self._table.special_ids
+
+    @property
+    def bos_token(self) -> str | None:
+        return self.special_tokens.get("bos_token")
+
+    @property
+    def eos_token(self) -> str | None:
+        return self.special_tokens.get("eos_token")
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        ids = self._encoder.encode(text, add_special_tokens)
+        return self._with_config_tokens(ids) if add_special_tokens else ids
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return self._table.token_bytes(token_id)
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        return self._table.decode(token_ids, skip_special_tokens=skip_special_tokens)
+
+    def _with_config_tokens(self, ids: list[int]) -> list[int]:
+        """``add_bos_token`` and ``add_eos_token`` of the config win over the file's post-processor."""
+        bos = self._table.added_tokens.get(self.bos_token or "")
+        eos = self._table.added_tokens.get(self.eos_token or "")
+        if bos is not None and self._add_bos is True and ids[:1] != [bos]:
+            ids = [bos, *ids]
+        if bos is not None and self._add_bos is False and ids[:1] == [bos]:
+            ids = ids[1:]
+        if eos is not None and self._add_eos is True and ids[-1:] != [eos]:
+            ids = [*ids, eos]
+        return ids
+
+
+def token_text(value: Any) -> str | None:
+    """The text of a token as the config files spell it: a string, or an object with ``content``."""
+    if isinstance(value, str):
+        return value
+    content = value.get("content") if isinstance(value, dict) else None
+    return content if isinstance(content, str) else None
+
+
+def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    named = ((name, token_text(config.get(name))) for name in SPECIAL_TOKEN_NAMES)
+    return {name: text for name, text in named if text is not None}
+
+
+def _parse(text: str, source: str) -> dict[str, Any]:
+    try:
+        document = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise TokenizerFileError(f"{source} is not JSON: {error}") from error
+    if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
+        raise TokenizerFileError(f"{source} is no tokenizer file: it has no model")
+    return document
+
+
+def _missing_tokens(document: Mapping[str, Any], config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Added tokens that only the config names."""
+    known = {token["content"] for token in document.get("added_tokens", [])}
+    declared = config.get("added_tokens_decoder", {})
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
+    return [
+        {"id": int(number), **flags, **{key: value for key, value in token.items() if key in flags or key == "content"}}
+        for number, token in declared.items()
+        if token["content"] not in known
+    ]
+
+
+def _added_tokens(document: Mapping[str, Any], config: Mapping[str, Any]) -> list[AddedToken]:
+    declared = {int(number): token for number, token in config.get("added_tokens_decoder", {}).items()}
+    special = set(_special_tokens(config).values())
+    special.update(filter(None, map(token_text, config.get("additional_special_tokens") or ())))
+    return [
+        AddedToken(
+            id=token["id"],
+            text=token["content"],
+            special=bool(declared.get(token["id"], token).get("special")) or token["content"] in special,
+        )
+        for token in document.get("added_tokens", [])
+    ]
+
+
+def _pieces(document: Mapping[str, Any], source: str) -> Iterable[tuple[str, int]]:
+    vocabulary = document["model"].get("vocab")
+    if isinstance(vocabulary, dict):
+        return vocabulary.items()
+    if isinstance(vocabulary, list):
+        return ((entry[0], number) for number, entry in enumerate(vocabulary))
+    raise TokenizerFileError(f"{source} has no vocabulary")
+
+
+def _piece_decoder(document: Mapping[str, Any], source: str) -> PieceDecoder:
+    """From the file's ``decoder`` section, which says how entries are spelled."""
+    decoder = document.get("decoder") or {}
+    steps = decoder.get("decoders", []) if decoder.get("type") == "Sequence" else [decoder]
+    kinds = {step.get("type") for step in steps}
+    if "ByteLevel" in kinds:
+        return byte_level_decoder()
+    for step in steps:
+        if step.get("type") == "Metaspace":
+            return metaspace_decoder(step.get("replacement", "\u2581"))
+        if step.get("type") == "Replace" and step.get("content") == " ":
+            return metaspace_decoder(step["pattern"]["String"])
+    if "ByteFallback" in kinds:
+        return metaspace_decoder()
+    raise TokenizerFileError(f"{source} has a decoder of a kind that is not supported: {sorted(map(str, kinds))}")
+
+
+def _choose_encoder(text: str, added_tokens: Mapping[str, int], source: str) -> FastEncoder | ReferenceEncoder:
+    """The fast encoder if it agrees with the reference on everything, else the reference."""
+    reference = ReferenceEncoder(text)
+    try:
+        fast = FastEncoder(text)
+    except ValueError as error:
+        log.warning("fastokens cannot read %s (%s): encoding with tokenizers", source, error)
+        return reference
+    for special in (False, True):
+        difference = first_difference(
+            lambda probe, add=special: fast.encode(probe, add),  # type: ignore[misc]
+            lambda probe, add=special: reference.encode(probe, add),  # type: ignore[misc]
+            probe_texts(added_tokens),
+        )
+        if difference is not None:
+            log.warning("fastokens differs from tokenizers on %r for %s: encoding with tokenizers", difference, source)
+            return reference
+    return fast

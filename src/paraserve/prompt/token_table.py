@@ -1,0 +1,97 @@
+"""Which bytes every token id stands for.
+
+Never knows how text becomes ids. Two invariants: an id below `TokenTable.size` has exactly one byte string (empty for
+an id that the vocabulary leaves unused), and an added token's bytes are its text in UTF-8.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+PieceDecoder = Callable[[str], bytes]
+"""Bytes of one vocabulary entry as the tokenizer file spells it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddedToken:
+    """A token that is matched whole in text, before anything else looks at it."""
+
+    id: int
+    text: str
+    special: bool
+
+
+def _byte_level_alphabet() -> dict[str, int]:
+    """The printable stand-ins of byte-level BPE: 188 bytes stand for themselves, the rest from U+0100 on."""
+    own = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    shifted = [byte for byte in range(256) if byte not in set(own)]
+    return {chr(byte): byte for byte in own} | {chr(0x100 + place): byte for place, byte in enumerate(shifted)}
+
+
+def byte_level_decoder() -> PieceDecoder:
+    """For vocabularies whose entries are spelled in the byte-level alphabet (GPT-2 and most after it)."""
+    alphabet = _byte_level_alphabet()
+
+    def decode(piece: str) -> bytes:
+        try:
+            return bytes([alphabet[letter] for letter in piece])
+        except KeyError:
+            # An entry outside the alphabet is literal text: the reference decoder passes it through too.
+            return piece.encode()
+
+    return decode
+
+
+def metaspace_decoder(space: str = "\u2581") -> PieceDecoder:
+    """For SentencePiece vocabularies: ``space`` is a blank, and ``<0x0A>`` is one raw byte."""
+    raw_byte = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+    def decode(piece: str) -> bytes:
+        if match := raw_byte.fullmatch(piece):
+            return bytes([int(match[1], 16)])
+        return piece.replace(space, " ").encode()
+
+    return decode
+
+
+class TokenTable:
+    """Immutable once built, and so safe to share between threads."""
+
+    def __init__(
+        self, pieces: Iterable[tuple[str, int]], decode_piece: PieceDecoder, added: Sequence[AddedToken]
+    ) -> None:
+        """
+        Args:
+            pieces: vocabulary entries and their ids, in any order.
+            decode_piece: how an entry's spelling becomes bytes.
+            added: added tokens; they win over a vocabulary entry of the same id.
+        """
+        self._adopt({number: decode_piece(piece) for piece, number in pieces}, added)
+
+    @classmethod
+    def from_bytes(cls, pieces: Mapping[int, bytes], added: Sequence[AddedToken]) -> TokenTable:
+        """From a vocabulary that is bytes already (tiktoken rank files, GGUF)."""
+        table = cls.__new__(cls)
+        table._adopt(dict(pieces), added)
+        return table
+
+    def _adopt(self, by_id: dict[int, bytes], added: Sequence[AddedToken]) -> None:
+        by_id.update((token.id, token.text.encode()) for token in added)
+        self.size = max(by_id, default=-1) + 1
+        self._bytes = tuple(by_id.get(number, b"") for number in range(self.size))
+        self.added_tokens: Mapping[str, int] = {token.text: token.id for token in added}
+        self.special_ids = frozenset(token.id for token in added if token.special)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """Raises `ValueError` for an id outside the vocabulary."""
+        if 0 <= token_id < self.size:
+            return self._bytes[token_id]
+        raise ValueError(f"token id {token_id} is outside the vocabulary (0 to {self.size - 1})")
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        """Text of whole ids; bytes that are no UTF-8 become U+FFFD. Raises `ValueError` like `token_bytes`."""
+        if skip_special_tokens:
+            token_ids = [number for number in token_ids if number not in self.special_ids]
+        return b"".join(map(self.token_bytes, token_ids)).decode("utf-8", "replace")
