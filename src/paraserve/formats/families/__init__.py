@@ -1,0 +1,14 @@
+"""Every family's description. A new family is a page of data here, and nothing anywhere else."""
+
+from paraserve.formats.families import coder, deepseek, glm, kimi, others, qwen
+from paraserve.formats.spec import PLAIN
+
+FORMATS = (
+    *glm.FORMATS,
+    *kimi.FORMATS,
+    *qwen.FORMATS,
+    *coder.FORMATS,
+    *deepseek.FORMATS,
+    *others.FORMATS,
+    PLAIN,
+)

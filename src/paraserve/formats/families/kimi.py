@@ -1,0 +1,41 @@
+"""Kimi K2 (a section of JSON calls, ids that count over the conversation) and K3 (typed channels)."""
+
+from paraserve.formats.spec import Calls, Format, JsonObject, Parameters, Reasoning
+
+KIMI_K2 = Format(  # K2-Instruct, K2-Thinking, K2.5, K2.6
+    "kimi_k2",
+    reasoning=Reasoning("<think>", "</think>"),
+    calls=(
+        Calls(
+            section_open="<|tool_calls_section_begin|>",
+            open="<|tool_call_begin|>{id}<|tool_call_argument_begin|>",
+            arguments=JsonObject(),
+            close="<|tool_call_end|>",
+            section_close="<|tool_calls_section_end|>",
+        ),
+    ),
+    ids="kimi",
+    stop_tokens=("<|im_end|>", "[EOS]"),
+)
+
+KIMI_K3 = Format(
+    "kimi_k3",
+    reasoning=Reasoning("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+    calls=(
+        Calls(
+            section_open="<|open|>tools<|sep|>",
+            open='<|open|>call tool="{name}" index="{index}"<|sep|>',
+            arguments=Parameters('<|open|>argument key="{key}" type="{type}"<|sep|>', "<|close|>argument<|sep|>"),
+            close="<|close|>call<|sep|>",
+            section_close="<|close|>tools<|sep|>",
+            first_index=1,
+        ),
+    ),
+    content_open="<|open|>response<|sep|>",
+    content_close="<|close|>response<|sep|>",
+    content_required=True,
+    end="<|close|>message<|sep|>",
+    stop_tokens=("<|end_of_msg|>",),
+)
+
+FORMATS = (KIMI_K2, KIMI_K3)

@@ -1,0 +1,251 @@
+"""The description of an output format: what a model family emits, as data.
+
+A `Format` says how reasoning, content and tool calls are *spelled*: exactly, with every separator, so that a reply can
+be written from it (`render.py`, `grammar.py`), and the one parser (`parser.py`) can be built from it. It never knows
+how text arrives, what a token is, or which checkpoint uses it.
+
+Three rules give the strings their meaning:
+
+1. A string is a *template*: ``{name}``, ``{id}``, ``{index}``, ``{key}``, ``{type}`` and ``{string}`` are fields, all
+   else is literal. Braces that are no field stand for themselves.
+2. Whitespace in a template is *layout*: written as it stands, and read leniently (any run of it, or none). It is
+   part of nothing. The one exception is the whitespace at the two edges of a parameter's value (the end of
+   ``Parameters.open``, the start of ``Parameters.close``): there it is exact, and at most that much is taken away.
+3. The ``…_before`` and ``…_after`` strings (also ``Calls.before`` and ``Format.lead``) are *separators* between a
+   marker and free text. A reader takes away at most the separator, never more: what is left belongs to the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+IdStyle = Literal["generic", "kimi", "mistral"]
+"""``call_`` and 24 hex digits; ``functions.{name}:{index}`` counted over the conversation; nine alphanumerics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """A block of reasoning at the head of a reply."""
+
+    open: str
+    close: str
+    open_after: str = ""
+    close_before: str = ""
+    close_after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonObject:
+    """The arguments are one JSON object; the name stands in the call's header."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonEnvelope:
+    """The whole call is one JSON object that holds the name and the arguments under keys; the first key is written."""
+
+    name_keys: tuple[str, ...] = ("name",)
+    arguments_keys: tuple[str, ...] = ("arguments", "parameters")
+    id_key: str | None = None
+    """Written after the arguments, where the family writes it. A reader has given its own id by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """One element for each argument: strings raw, all else as a literal.
+
+    Without ``{type}`` or ``{string}`` in ``open`` a value's type is known only from the tool's schema.
+    """
+
+    open: str
+    close: str
+    style: Literal["json", "python_scalars", "python"] = "json"
+    """How the family writes what is no string: JSON; ``True``/``False``/``None`` but JSON containers; Python's repr."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """Like `Parameters`, with containers as nested elements: ``{tag}<key>…{tag}</key>``, array members as ``item``."""
+
+    tag: str
+    item: str = "item"
+
+
+@dataclass(frozen=True, slots=True)
+class Keywords:
+    """Python keyword arguments, without the parentheses around them (those are the call's ``open`` and ``close``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedObject:
+    """A JSON-like object with bare keys and strings between ``quote`` marks, nothing escaped."""
+
+    quote: str
+
+
+Arguments = JsonObject | JsonEnvelope | Parameters | Elements | Keywords | QuotedObject
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """One way to spell tool calls: ``before section_open (open arguments close) between … section_close``.
+
+    A bare spelling has no marker that announces it: it is looked for only where the content starts.
+    """
+
+    open: str
+    arguments: Arguments
+    close: str = ""
+    section_open: str = ""
+    section_close: str = ""
+    between: str = ""
+    before: str = ""
+    """Separator between text and the first call."""
+    bare: bool = False
+    first_index: int = 0
+    """What ``{index}`` counts from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """Replies made of messages with a header: ``opens`` … ``message`` body ``closes``.
+
+    What a message is, its header says: ``call`` (a regular expression with a group ``name``) makes it a tool call,
+    ``reasoning`` makes it reasoning, anything else is content.
+    """
+
+    opens: tuple[str, ...]
+    message: str
+    closes: tuple[str, ...]
+    call: str
+    reasoning: str
+    preamble: str
+    """How content is opened when calls follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What one family emits. ``calls[0]`` is what is written; the others are understood as well."""
+
+    name: str
+    reasoning: Reasoning | None = None
+    calls: tuple[Calls, ...] = ()
+    channels: Channels | None = None
+    lead: str = ""
+    """Separator that the model writes after a bare header, or after a block of reasoning that the prompt closed."""
+    content_open: str = ""
+    content_close: str = ""
+    end: str = ""
+    """Written after everything else, before the stop token."""
+    content_required: bool = False
+    """``content_open`` and ``content_close`` are written around empty content too."""
+    ids: IdStyle = "generic"
+    stop_tokens: tuple[str, ...] = ()
+    """End tokens of the family's tokenizers; a checkpoint's own files have the last word."""
+
+    @property
+    def frame_markers(self) -> tuple[str, ...]:
+        """Markers around content, which a reader drops."""
+        return tuple(dict.fromkeys(m for m in (self.content_open, self.content_close, self.end) if m))
+
+    @property
+    def marker_texts(self) -> frozenset[str]:
+        """Every literal piece of markup. Special tokens that are a part of one must stay in the decoded text."""
+        return frozenset(_literals(self))
+
+    def needs_token(self, text: str) -> bool:
+        """Whether a special token of this text is part of the markup, so that ``skip_special_tokens`` must keep it."""
+        return bool(text) and any(text in marker for marker in self.marker_texts)
+
+
+PLAIN = Format("plain")
+
+
+def compose(reasoning: Format, tools: Format) -> Format:
+    """The reasoning of one format with the tool calls of another.
+
+    Raises:
+        ValueError: where one of the two frames its replies in a way that the other cannot live in (channels, or
+            markers around content) and they are not the same.
+    """
+    if reasoning == tools:
+        return tools
+    framed = [f.name for f in (reasoning, tools) if f.channels or f.frame_markers]
+    if framed and (reasoning.reasoning or reasoning.channels) and (tools.calls or tools.channels):
+        raise ValueError(f"format {framed[0]!r} cannot be combined with another: it frames the whole reply")
+    base = reasoning if reasoning.channels or reasoning.frame_markers else tools
+    stops = tuple(dict.fromkeys((*tools.stop_tokens, *reasoning.stop_tokens)))
+    return replace(
+        base,
+        name=f"{reasoning.name}+{tools.name}",
+        reasoning=reasoning.reasoning,
+        calls=tools.calls,
+        ids=tools.ids,
+        lead=reasoning.lead,
+        stop_tokens=stops,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A literal piece of a template, without whitespace at its edges."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Layout."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+
+
+Piece = Text | Space | Field
+
+_FIELD = re.compile(r"\{(name|id|index|key|type|string)\}|(\s+)")
+
+
+def pieces(template: str) -> tuple[Piece, ...]:
+    """A template in its parts, in order."""
+    found: list[Piece] = []
+    position = 0
+    for match in _FIELD.finditer(template):
+        if match.start() > position:
+            found.append(Text(template[position : match.start()]))
+        found.append(Field(match[1]) if match[1] else Space(match[2]))
+        position = match.end()
+    if position < len(template):
+        found.append(Text(template[position:]))
+    return tuple(found)
+
+
+def fill(template: str, **fields: str) -> str:
+    """A template with its fields filled in."""
+    return "".join(p.text if not isinstance(p, Field) else fields[p.name] for p in pieces(template))
+
+
+def _literals(format: Format) -> Iterator[str]:
+    templates = [*format.frame_markers]
+    if format.reasoning:
+        templates += [format.reasoning.open, format.reasoning.close]
+    if format.channels:
+        channels = format.channels
+        templates += [*channels.opens, channels.message, *channels.closes, channels.preamble]
+    for calls in format.calls:
+        templates += [calls.section_open, calls.open, calls.close, calls.section_close]
+        match calls.arguments:
+            case Parameters(open=opening, close=closing):
+                templates += [opening, closing]
+            case Elements(tag=mark) | QuotedObject(quote=mark):
+                templates.append(mark)
+            case _:
+                pass
+    for template in templates:
+        yield from (piece.text for piece in pieces(template) if isinstance(piece, Text))
