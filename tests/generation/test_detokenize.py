@@ -1,0 +1,52 @@
+"""Tokens to text without half characters."""
+
+from __future__ import annotations
+
+import random
+
+from paraserve.generation.detokenize import Detokenizer, hidden_ids
+
+TEXT = "naïve 北京 🌤️ e\u0301"
+
+
+def byte_token(token_id: int) -> bytes:
+    return bytes([token_id])
+
+
+def test_no_half_character_is_ever_shown() -> None:
+    detokenizer = Detokenizer(byte_token, frozenset())
+    pieces = [detokenizer.feed((byte,)) for byte in TEXT.encode()]
+    assert "".join(pieces) == TEXT
+    assert "\ufffd" not in "".join(pieces)
+    assert detokenizer.finish() == ""
+
+
+def test_any_grouping_gives_the_same_text() -> None:
+    rng = random.Random(5)
+    raw = list(TEXT.encode())
+    for _ in range(50):
+        detokenizer, out, at = Detokenizer(byte_token, frozenset()), "", 0
+        while at < len(raw):
+            step = rng.randint(1, 5)
+            out += detokenizer.feed(raw[at : at + step])
+            at += step
+        assert out + detokenizer.finish() == TEXT
+
+
+def test_an_incomplete_tail_is_released_once() -> None:
+    detokenizer = Detokenizer(byte_token, frozenset())
+    assert detokenizer.feed(list("é".encode())[:1]) == ""
+    assert detokenizer.finish() == "\ufffd"
+    assert detokenizer.finish() == ""
+
+
+def test_bytes_that_are_no_text_do_not_raise() -> None:
+    detokenizer = Detokenizer(byte_token, frozenset())
+    assert detokenizer.feed([0xFF, 0x41]) == "\ufffdA"
+
+
+def test_special_tokens_are_hidden_but_never_a_marker_of_the_format() -> None:
+    special = frozenset({1, 2, 3})
+    assert hidden_ids(special, frozenset({2}), True) == {1, 3}
+    assert hidden_ids(special, frozenset({2}), False) == frozenset()
+    assert Detokenizer(byte_token, frozenset({0x42})).feed(b"ABC") == "AC"

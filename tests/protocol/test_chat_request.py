@@ -1,0 +1,143 @@
+"""What a chat request may be, and what a wrong one is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from paraserve.protocol.chat import decode_chat
+from paraserve.protocol.errors import RequestError
+
+USER = [{"role": "user", "content": "hi"}]
+TOOL = {"type": "function", "function": {"name": "list_shelves", "parameters": {"type": "object", "properties": {}}}}
+
+
+def decode(**fields: Any):
+    return decode_chat(msgspec.json.encode({"messages": USER, **fields}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"temperature": 9}, "temperature"),
+        ({"top_p": 0}, "top_p"),
+        ({"n": 0}, "n"),
+        ({"n": "two"}, "n"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": -1}, "max_tokens"),
+        ({"max_tokens": 50, "max_completion_tokens": 0}, "max_completion_tokens"),
+        ({"reasoning_effort": "huge"}, "reasoning_effort"),
+        ({"stream": "yes"}, "stream"),
+        ({"stop": [1]}, "stop[0]"),
+        ({"seed": 1.5}, "seed"),
+        ({"logit_bias": {"5": 1000}}, "logit_bias[...]"),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"top_logprobs": 21, "logprobs": True}, "top_logprobs"),
+        ({"messages": []}, "messages"),
+        ({"messages": "hi"}, "messages"),
+        ({"messages": [{"content": "x"}]}, "messages[0].role"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role"),
+        ({"messages": [*USER, {"role": "user", "content": 5}]}, "messages[1].content"),
+        ({"messages": [{"role": "user", "content": [{"text": "x"}]}]}, "messages[0].content[0].type"),
+        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0].image_url"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "messages[0].tool_calls[0].function"),
+        ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
+        ({"tools": [{"function": {"name": "a"}}]}, "tools[0].type"),
+        ({"tools": [TOOL, TOOL]}, "tools[1].function.name"),
+        ({"response_format": {"type": "json_schema"}}, "response_format"),
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
+        ({"regex": "a+", "ebnf": "root ::= 'a'"}, "ebnf"),
+    ],
+)
+def test_a_wrong_field_is_a_400_that_names_it_without_a_repr(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        decode(**fields)
+    error = caught.value.body.error
+    assert (caught.value.status, error.param, error.type) == (400, param, "invalid_request_error")
+    assert error.message.startswith(param) or param == "messages"
+    assert error.code in {"invalid_value", "missing_required_parameter"}
+    assert "dict" not in error.message
+    assert "class" not in error.message
+
+
+def test_missing_messages_are_named() -> None:
+    with pytest.raises(RequestError) as caught:
+        decode_chat(b"{}")
+    assert caught.value.body.error.param == "messages"
+    assert caught.value.body.error.message == "messages: field required"
+
+
+@pytest.mark.parametrize("body", [b"", b"{nope", b"\xff\xfe", b'{"messages": [' + b"[" * 50_000, b'{"messages":[]} x'])
+def test_a_body_that_is_not_json_is_a_400(body: bytes) -> None:
+    with pytest.raises(RequestError) as caught:
+        decode_chat(body)
+    assert caught.value.status == 400
+    assert caught.value.code in {"invalid_json", "invalid_value"}
+
+
+def test_a_wrong_value_is_not_echoed() -> None:
+    with pytest.raises(RequestError) as caught:
+        decode(reasoning_effort="secret" * 1000)
+    assert "secret" not in caught.value.message
+
+
+def test_null_is_unset_and_unknown_fields_are_ignored() -> None:
+    request = decode(temperature=None, stop=None, tools=None, tool_choice=None, metadata={"a": 1}, store=True)
+    assert request == decode()
+
+
+def test_messages_and_tools_keep_fields_that_no_api_names() -> None:
+    message = {"role": "user", "content": "x", "cache_control": {"type": "ephemeral"}, "name": "ann"}
+    tool = {"type": "function", "defer_loading": True, "function": {"name": "f", "x-note": 1}}
+    request = decode(messages=[message], tools=[tool])
+    assert request.messages == [message]
+    assert request.tools == [tool]
+
+
+@pytest.mark.parametrize("role", ["user", "tool"])
+def test_a_bare_image_url_becomes_the_object_form(role: str) -> None:
+    bare = {"type": "image_url", "image_url": "data:image/png;base64,AAAA"}
+    whole = {"type": "image_url", "image_url": {"url": "https://x.test/a.png", "detail": "low"}}
+    request = decode(messages=[{"role": role, "content": [bare, whole]}])
+    assert request.messages[0]["content"] == [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+        whole,
+    ]
+
+
+@pytest.mark.parametrize("choice", ["none", "auto"])
+@pytest.mark.parametrize("tools", [None, []])
+def test_none_and_auto_need_no_tools(choice: str, tools: Any) -> None:
+    assert decode(tool_choice=choice, tools=tools).tool_choice == choice
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tool_choice": "required"},
+        {"tool_choice": "required", "tools": []},
+        {"tool_choice": {"type": "function", "function": {"name": "list_shelves"}}},
+        {"tool_choice": {"type": "function", "function": {"name": "other"}}, "tools": [TOOL]},
+        {"tool_choice": "maybe", "tools": [TOOL]},
+    ],
+)
+def test_a_choice_that_cannot_be_kept_is_a_400_at_tool_choice(fields: dict[str, Any]) -> None:
+    with pytest.raises(RequestError) as caught:
+        decode(**fields)
+    assert (caught.value.status, caught.value.param) == (400, "tool_choice")
+
+
+def test_an_unknown_kind_of_tool_choice_is_a_400() -> None:
+    with pytest.raises(RequestError) as caught:
+        decode(tools=[TOOL], tool_choice={"type": "allowed_tools"})
+    assert caught.value.status == 400
+    assert (caught.value.param or "").startswith("tool_choice")
+
+
+def test_max_completion_tokens_wins_over_max_tokens() -> None:
+    assert decode(max_tokens=5).output_limit == ("max_tokens", 5)
+    assert decode(max_tokens=5, max_completion_tokens=7).output_limit == ("max_completion_tokens", 7)
+    assert decode(max_tokens=None).output_limit == ("max_tokens", None)
