@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from typing import ClassVar
 
-from paraserve.generation.detokenize import Detokenizer, hidden_ids
+from paraserve.formats.spec import Format, Reasoning
+from paraserve.generation.detokenize import Detokenizer, reply_vocabulary
 
 TEXT = "naïve 北京 🌤️ e\u0301"
 
@@ -45,8 +47,17 @@ def test_bytes_that_are_no_text_do_not_raise() -> None:
     assert detokenizer.feed([0xFF, 0x41]) == "\ufffdA"
 
 
+class _Vocabulary:
+    added_tokens: ClassVar = {"<eos>": 1, "<|call|>": 2, "<|pad|>": 3, "<tool>": 4}
+    special_ids = frozenset({1, 2, 3})
+    eos_token_ids = frozenset({1})
+    token_bytes = staticmethod(byte_token)
+
+
 def test_special_tokens_are_hidden_but_never_a_marker_of_the_format() -> None:
-    special = frozenset({1, 2, 3})
-    assert hidden_ids(special, frozenset({2}), True) == {1, 3}
-    assert hidden_ids(special, frozenset({2}), False) == frozenset()
-    assert Detokenizer(byte_token, frozenset({0x42})).feed(b"ABC") == "AC"
+    format = Format("f", reasoning=Reasoning("<|call|>x", "</x>"), stop_tokens=("<|pad|>", "<|gone|>"))
+    vocabulary = reply_vocabulary(_Vocabulary(), format, end_ids={9})
+    assert vocabulary.hidden == {1, 3}
+    assert vocabulary.end_ids == {1, 3, 9}
+    assert vocabulary.detokenizer(True).feed([1, 2, 65, 3]) == "\x02A"
+    assert vocabulary.detokenizer(False).feed([1, 2, 65, 3]) == "\x01\x02A\x03"

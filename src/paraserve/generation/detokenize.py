@@ -7,8 +7,11 @@ incomplete at the end is released once, as U+FFFD.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Collection, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from paraserve.formats.spec import Format
+from paraserve.prompt.tokenizer import Tokenizer
 
 _new_decoder = codecs.getincrementaldecoder("utf-8")
 
@@ -41,7 +44,31 @@ class Detokenizer:
         return self._decode(b"", True)
 
 
-@lru_cache(maxsize=16)
-def hidden_ids(special: frozenset[int], shown: frozenset[int], skip_special_tokens: bool) -> frozenset[int]:
-    """Ids left out of the text: the special ones, but never those that spell a marker of the output format."""
-    return special - shown if skip_special_tokens else frozenset()
+@dataclass(frozen=True, slots=True)
+class ReplyVocabulary:
+    """What a reply needs to know of the tokenizer, worked out once for a model and its output format.
+
+    Args:
+        token_bytes: the exact bytes of an id; raises `ValueError` for an id that does not exist.
+        hidden: special ids that ``skip_special_tokens`` leaves out of the text: never those that spell a marker of
+            the output format.
+        end_ids: ids that end a reply and are no part of its text.
+    """
+
+    token_bytes: Callable[[int], bytes]
+    hidden: frozenset[int] = frozenset()
+    end_ids: frozenset[int] = frozenset()
+
+    def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
+        return Detokenizer(self.token_bytes, self.hidden if skip_special_tokens else frozenset())
+
+
+def reply_vocabulary(tokenizer: Tokenizer, format: Format, end_ids: Iterable[int] = ()) -> ReplyVocabulary:
+    """Args: end_ids: those that the engine and the checkpoint name beside the tokenizer's own."""
+    shown = {token_id for text, token_id in tokenizer.added_tokens.items() if format.needs_token(text)}
+    stops = {tokenizer.added_tokens[text] for text in format.stop_tokens if text in tokenizer.added_tokens}
+    return ReplyVocabulary(
+        token_bytes=tokenizer.token_bytes,
+        hidden=tokenizer.special_ids - shown,
+        end_ids=frozenset(end_ids) | tokenizer.eos_token_ids | stops,
+    )
