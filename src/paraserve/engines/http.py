@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -67,11 +67,10 @@ class HTTPStream:
         self.status = response.status
         self.content_type = response.content_type
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Bytes as they come. Raises `EngineError` for silence and for a broken connection."""
+    async def read(self) -> bytes:
+        """The next bytes, as they come; b"" at the end. Raises `EngineError` for silence and a broken connection."""
         try:
-            async for chunk in self._response.content.iter_any():
-                yield chunk
+            return await self._response.content.readany()
         except TimeoutError as error:
             raise silent() from error
         except (aiohttp.ClientError, OSError) as error:
@@ -80,11 +79,9 @@ class HTTPStream:
     async def body(self) -> bytes:
         """The first bytes of the answer, enough for an error message."""
         held = b""
-        async for chunk in self.chunks():
-            held += chunk
-            if len(held) > _MAX_ERROR_BODY:
-                break
-        return held[:_MAX_ERROR_BODY]
+        while len(held) < _MAX_ERROR_BODY and (received := await self.read()):
+            held += received
+        return held
 
     async def drain(self) -> None:
         """Read to the end, so that the connection goes back to the pool; close it where that fails."""
@@ -111,7 +108,7 @@ class EngineHTTP:
     """
 
     def __init__(self, base_url: str, *, timeouts: HTTPTimeouts | None = None, api_key: str | None = None) -> None:
-        self._base = base_url.rstrip("/")
+        self.base_url = base_url.rstrip("/")
         self._timeouts = timeouts or HTTPTimeouts()
         self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._pooled: aiohttp.ClientSession | None = None
@@ -176,13 +173,13 @@ class EngineHTTP:
         try:
             try:
                 return await self._pooled.request(
-                    method, self._base + path, allow_redirects=False, trace_request_ctx=connection, **options
+                    method, self.base_url + path, allow_redirects=False, trace_request_ctx=connection, **options
                 )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 if not connection.reused:
                     raise
             logger.debug("a pooled connection was stale: sending once more on a fresh one")
-            return await self._fresh.request(method, self._base + path, allow_redirects=False, **options)
+            return await self._fresh.request(method, self.base_url + path, allow_redirects=False, **options)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             logger.warning("cannot reach the engine: %s", error)
             raise unreachable() from error
