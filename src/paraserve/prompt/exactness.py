@@ -42,7 +42,7 @@ CORPUS: tuple[str, ...] = (
 
 
 def probe_texts(added_tokens: Iterable[str], limit: int = 400) -> list[str]:
-    """`CORPUS`, and every added token (at most ``limit``) alone, beside blanks, and glued to words and to each other."""
+    """`CORPUS`, and every added token (at most ``limit``) alone, beside blanks, glued to words and to others."""
     tokens = list(added_tokens)[:limit]
     glued = [f"a{token}b {token}\n{token} \t{token[:-1]}" for token in tokens]
     return [*CORPUS, *glued, "".join(tokens), "x ".join(tokens)]

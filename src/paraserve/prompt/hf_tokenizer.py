@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import fastokens
+import fastokens  # type: ignore[import-untyped]
 import msgspec
 import tokenizers
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import itertools
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import fastokens
+import fastokens  # type: ignore[import-untyped]
 import msgspec
 import tokenizers
 
@@ -86,7 +87,7 @@ class RankEncoder:
         parts = [word[place : place + 1] for place in range(len(word))]
         absent = len(self._ranks)
         while len(parts) > 1:
-            pairs = [self._ranks.get(left + right, absent) for left, right in zip(parts, parts[1:], strict=False)]
+            pairs = [self._ranks.get(left + right, absent) for left, right in itertools.pairwise(parts)]
             best = min(pairs)
             if best == absent:
                 break

@@ -1,0 +1,26 @@
+"""What can be wrong with a prompt: the client's messages, or the operator's checkpoint.
+
+Never knows HTTP beyond the fact that a `PromptError` is the client's fault (400).
+"""
+
+from __future__ import annotations
+
+
+class PromptError(Exception):
+    """The request's messages cannot become a prompt.
+
+    Args:
+        message: for the client: no path, no Python repr.
+        param: the field to blame, as deep as known (``messages[3].content[0]``).
+        code: a word for ``error.code``, where one is useful.
+    """
+
+    def __init__(self, message: str, param: str = "messages", code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.code = code
+
+
+class CheckpointError(Exception):
+    """A checkpoint's files cannot be used. One line for the operator: what is missing or wrong, and what to do."""

@@ -1,0 +1,295 @@
+"""Chat templates: Jinja text to prompt text, in the environment that Hugging Face gives to templates.
+
+Never knows what a message is: it hands variables to a template and takes text. Two invariants: a template renders to
+exactly the text that `transformers` (5.24, ``utils/chat_template_utils.py``) gives for the same variables, and a
+render ends: it fails as a `PromptError` when it takes too long, writes too much, or reaches out of the sandbox.
+
+How a render is bounded: the compiler below adds one call to every loop body and macro body, which looks at the clock
+each 1,024th time; the output is counted as it is written; and the operators and calls that can make a huge value in
+one step are checked. What is left is a template that grows a string by concatenation inside few iterations: such a
+template is bounded by memory only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import jinja2
+from jinja2 import meta, nodes
+from jinja2.compiler import CodeGenerator, Frame, MacroRef
+from jinja2.ext import Extension, loopcontrols
+from jinja2.filters import FILTERS
+from jinja2.parser import Parser
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
+
+from paraserve.prompt.errors import CheckpointError, PromptError
+
+MAX_RENDER_SECONDS = 10.0
+MAX_OUTPUT_CHARS = 50_000_000
+MAX_VALUE_SIZE = 10_000_000
+"""The longest text or list, and the most bits of a number, that one operator or call of a template may make."""
+MAX_ERROR_CHARS = 2_000
+
+RENDER_FAULTS = (
+    jinja2.TemplateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What Python raises inside a template that meets messages it was not written for."""
+
+
+class TemplateRefusal(jinja2.TemplateError):
+    """The template called ``raise_exception``: its words are for the client."""
+
+
+class RenderLimitError(jinja2.TemplateError):
+    """A render was stopped."""
+
+
+class _BoundedContext(Context):
+    """Counts the iterations of one render and stops it at the deadline."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._ticks = 0
+        self._deadline = time.monotonic() + MAX_RENDER_SECONDS
+
+    def tick(self) -> None:
+        self._ticks += 1
+        if not self._ticks & 1023 and time.monotonic() > self._deadline:
+            raise RenderLimitError("it ran too long")
+
+
+class _BoundedCodeGenerator(CodeGenerator):
+    """Jinja's compiler, with a tick at the head of every loop body and macro body."""
+
+    _TICK = nodes.Const("tick")
+
+    def visit_For(self, node: nodes.For, frame: Frame) -> None:
+        node.body = [nodes.ExprStmt(self._TICK), *node.body]
+        super().visit_For(node, frame)
+
+    def macro_body(self, node: nodes.Macro | nodes.CallBlock, frame: Frame) -> tuple[Frame, MacroRef]:
+        node.body = [nodes.ExprStmt(self._TICK), *node.body]
+        return super().macro_body(node, frame)
+
+    def visit_ExprStmt(self, node: nodes.ExprStmt, frame: Frame) -> None:
+        if node.node is self._TICK:
+            self.writeline("context.tick()")
+        else:
+            super().visit_ExprStmt(node, frame)
+
+
+class _GenerationTag(Extension):
+    """``{% generation %}``: marks training targets; at inference it is its body."""
+
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
+        lineno = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.CallBlock(self.call_method("_body"), [], [], body).set_lineno(lineno)
+
+    def _body(self, caller: Callable[[], str]) -> str:
+        return caller()
+
+
+class _Namespace(Namespace):
+    """``namespace()`` without names that lead to Python's internals."""
+
+    def __init__(*args: Any, **kwargs: Any) -> None:
+        Namespace.__init__(args[0], *args[1:], **kwargs)
+        for name in dict(*args[1:], **kwargs):
+            _check_name(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        _check_name(name)
+        super().__setitem__(name, value)
+
+
+def _check_name(name: object) -> None:
+    if isinstance(name, str) and name.startswith("_"):
+        raise jinja2.exceptions.SecurityError(f"a namespace has no attribute {name}: names start with a letter")
+
+
+class _DictConstructor:
+    """``dict()`` as a template sees it: no class, so nothing to climb from."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+        return dict(*args, **kwargs)
+
+    def fromkeys(self, *args: Any) -> dict[Any, Any]:
+        return dict.fromkeys(*args)
+
+
+_DICT_ATTRIBUTES = frozenset(dir(dict))
+_FORMAT_WIDTHS = re.compile(r"%(?:\(\w*\))?[-+ #0]*(\d+|\*)?(?:\.(\d+|\*))?")
+_WIDTH_METHODS = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs", "to_bytes"})
+
+
+class ChatTemplateEnvironment(ImmutableSandboxedEnvironment):
+    """The variables, filters, tags and whitespace rules that chat templates are written for."""
+
+    code_generator_class = _BoundedCodeGenerator
+    context_class = _BoundedContext
+    intercepted_binops = frozenset({"*", "**", "%"})
+
+    def __init__(self) -> None:
+        super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols])
+        self.filters["tojson"] = tojson
+        self.filters["center"] = _bounded_filter("center", _largest_number)
+        self.filters["indent"] = _bounded_filter("indent", _largest_number)
+        self.filters["format"] = _bounded_filter("format", _format_size)
+        self.globals["raise_exception"] = raise_exception
+        self.globals["strftime_now"] = strftime_now
+        self.globals["dict"] = _DictConstructor()
+        self.globals["namespace"] = _Namespace
+        del self.globals["lipsum"]
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Jinja's rule, without the exception that it raises and catches for every key of a message."""
+        if type(obj) is dict and attribute not in _DICT_ATTRIBUTES:
+            try:
+                return obj[attribute]
+            except KeyError:
+                return self.undefined(obj=obj, name=attribute)
+        return super().getattr(obj, attribute)
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        if _result_size(operator, left, right) > MAX_VALUE_SIZE:
+            raise RenderLimitError(f"an operand of {operator} is too large")
+        return super().call_binop(context, operator, left, right)
+
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
+        if getattr(__obj, "__name__", None) in _WIDTH_METHODS and any(
+            isinstance(value, int) and value > MAX_VALUE_SIZE for value in (*args, *kwargs.values())
+        ):
+            raise RenderLimitError("a width is too large")
+        return super().call(__context, __obj, *args, **kwargs)
+
+
+def _result_size(operator: str, left: Any, right: Any) -> float:
+    """How large ``left operator right`` will be: items of a sequence, or bits of a number."""
+    if operator == "*":
+        for sequence, times in ((left, right), (right, left)):
+            if isinstance(times, int) and isinstance(sequence, (str, bytes, list, tuple)):
+                return len(sequence) * max(times, 0)
+        if isinstance(left, int) and isinstance(right, int):
+            return left.bit_length() + right.bit_length()
+    if operator == "**" and isinstance(left, int) and isinstance(right, int):
+        return left.bit_length() * max(right, 0)
+    if operator == "%" and isinstance(left, str):
+        widths = [width for spec in _FORMAT_WIDTHS.findall(left) for width in spec if width]
+        given = right if isinstance(right, tuple) else (right,)
+        stars = [value for value in given if isinstance(value, int)] if "*" in widths else []
+        return max((float(width) for width in [*widths, *stars] if width != "*"), default=0.0)
+    return 0
+
+
+def _bounded_filter(name: str, size: Callable[..., float]) -> Callable[..., Any]:
+    """Jinja's own filter, refused where ``size`` of its arguments says that the result will be huge."""
+    original = FILTERS[name]
+
+    def bounded(*args: Any, **kwargs: Any) -> Any:
+        if size(*args, **kwargs) > MAX_VALUE_SIZE:
+            raise RenderLimitError(f"an argument of {name} is too large")
+        return original(*args, **kwargs)
+
+    return bounded
+
+
+def _largest_number(*args: Any, **kwargs: Any) -> float:
+    return max((value for value in (*args, *kwargs.values()) if isinstance(value, int)), default=0)
+
+
+def _format_size(value: Any, *args: Any, **kwargs: Any) -> float:
+    return _result_size("%", str(value), args or kwargs)
+
+
+_ENCODE_JSON = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """JSON as chat templates expect it: no HTML escapes, no ASCII escapes, ``", "`` and ``": "`` between items."""
+    if not ensure_ascii and indent is None and separators is None and not sort_keys:
+        return _ENCODE_JSON(value)
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def raise_exception(message: object) -> None:
+    raise TemplateRefusal(str(message))
+
+
+def strftime_now(format: str) -> str:
+    return datetime.now().strftime(format)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTemplate:
+    """One compiled template. Rendering changes nothing in it: threads may share it."""
+
+    source: str
+    name: str
+    variables: frozenset[str]
+    """Names that the template reads and does not surely set itself: what a request's template kwargs may set."""
+    _template: jinja2.Template
+
+    @classmethod
+    def compile(cls, source: str, name: str = "default") -> ChatTemplate:
+        """Raises `CheckpointError` for a template that is no Jinja."""
+        environment = ChatTemplateEnvironment()
+        try:
+            variables = meta.find_undeclared_variables(environment.parse(source))
+            template = environment.from_string(source)
+        except jinja2.TemplateSyntaxError as error:
+            raise CheckpointError(
+                f"chat template {name!r} is broken at line {error.lineno}: {error.message}; "
+                "give a working one with --chat-template FILE"
+            ) from error
+        except (RecursionError, MemoryError) as error:
+            raise CheckpointError(f"chat template {name!r} is nested too deeply to compile") from error
+        return cls(source, name, frozenset(variables - set(environment.globals)), template)
+
+    def render(self, variables: Mapping[str, Any]) -> str:
+        """The prompt text. Raises `PromptError` for whatever stops the template, with its words where it has any."""
+        parts: list[str] = []
+        size = 0
+        try:
+            for part in self._template.root_render_func(self._template.new_context(dict(variables))):
+                parts.append(part)
+                size += len(part)
+                if size > MAX_OUTPUT_CHARS:
+                    raise RenderLimitError("it wrote too much")
+        except TemplateRefusal as error:
+            raise PromptError(_shorten(str(error)), "messages", "template_error") from error
+        except RenderLimitError as error:
+            message = f"The model's chat template was stopped: {error}."
+            raise PromptError(message, "messages", "template_limit") from error
+        except RENDER_FAULTS as error:
+            message = f"The model's chat template cannot render these messages: {_shorten(str(error))}"
+            raise PromptError(message, "messages", "template_error") from error
+        return "".join(parts)
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= MAX_ERROR_CHARS else text[:MAX_ERROR_CHARS] + "…"
