@@ -198,9 +198,9 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, 
     elif isinstance(after, dict) and (before is None or isinstance(before, dict)):
         old = before or {}
         for key in {**old, **after}:
-            yield from differences(old.get(key), after.get(key), f"{path}.{key}")
+            yield from differences(old.get(key), after.get(key), f"{path}.{key}" if path else key)
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for i, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from differences(old, new, f"{path}[{i}]")
-    elif before != after:
+    elif type(before) is not type(after) or before != after:
         yield path, before, after
