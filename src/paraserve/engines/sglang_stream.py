@@ -25,6 +25,8 @@ _NO_LOGPROB = -9999.0
 """What the OpenAI API says for a token without one."""
 
 _EMPTY = msgspec.Raw(b"[]")
+_ABSENT = msgspec.Raw()
+_NONE = (b"", b"null")
 
 _Logprob = tuple[float | None, int, str | None]
 
@@ -57,7 +59,7 @@ class _Event(msgspec.Struct):
 
     output_ids: msgspec.Raw = _EMPTY
     meta_info: _MetaInfo | None = None
-    error: msgspec.Raw | None = None
+    error: msgspec.Raw = _ABSENT
 
 
 class _ErrorBody(msgspec.Struct):
@@ -95,7 +97,7 @@ class SGLangStream:
             raise broken()
         try:
             event = _decode_event(payload)
-            if event.error is not None:
+            if bytes(event.error) not in _NONE:
                 raise self._error(event.error)
             if (meta := event.meta_info) is None:
                 raise garbled()

@@ -171,6 +171,10 @@ def structured_outputs(constraint: Constraint) -> dict[str, Any]:
     return {_FIELD[constraint.kind]: True if constraint.kind == "json_object" else constraint.value}
 
 
+_ABSENT = msgspec.Raw()
+_NONE = (b"", b"null")
+
+
 class _TopLogprob(msgspec.Struct):
     token_id: int
     logprob: float | None = None
@@ -206,7 +210,7 @@ class _Usage(msgspec.Struct):
 class _Event(msgspec.Struct):
     choices: list[_Choice] = []
     usage: _Usage | None = None
-    error: msgspec.Raw | None = None
+    error: msgspec.Raw = _ABSENT
 
 
 class _ErrorBody(msgspec.Struct):
@@ -236,7 +240,7 @@ class VLLMStream:
             event = _decode_event(payload)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise garbled() from error
-        if event.error is not None:
+        if bytes(event.error) not in _NONE:
             raise self._error(bytes(event.error))
         if event.choices:
             return self._chunk(event.choices[0])

@@ -1,0 +1,252 @@
+"""SGLang's adapter against a fake of SGLang's server, both kinds of stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
+from tests.engines.remote_faults import PROMPT, Remote, RemoteFaults, ask, failure
+from tests.fakes.sequences import SLOW, VOCAB
+from tests.fakes.serving import free_port, serving
+from tests.fakes.sglang_fake import FakeSGLang
+
+from paraserve.engines.base import Constraint, EngineStartError, MediaItem, RoutingHints, Sampling
+from paraserve.engines.http import HTTPTimeouts
+from paraserve.engines.remote import ModelFacts
+from paraserve.engines.sglang import SGLangEngine
+
+FACTS = ModelFacts(vocab_size=VOCAB, eos_token_ids=frozenset({2}))
+
+
+@asynccontextmanager
+async def connected(fake: FakeSGLang, **options: Any) -> AsyncIterator[SGLangEngine]:
+    async with serving(fake) as url:
+        engine = SGLangEngine(url, FACTS, timeouts=HTTPTimeouts(1.0, idle=0.7, call=5.0), **options)
+        await engine.start()
+        try:
+            yield engine
+        finally:
+            await engine.stop()
+
+
+@pytest.fixture(params=[False, True], ids=["cumulative", "incremental"])
+async def fake(request: pytest.FixtureRequest) -> FakeSGLang:
+    return FakeSGLang(incremental=request.param)
+
+
+class TestSGLangContract(EngineContract):
+    @pytest.fixture
+    async def case(self, fake: FakeSGLang) -> AsyncIterator[EngineCase]:
+        async def running() -> int:
+            return len(fake.model.running)
+
+        fake.model.capacity = 32
+        async with connected(fake) as engine:
+            yield EngineCase(
+                engine,
+                prompts=[[1, 2, 3], [4, 5, 6], [7, 8, 9]],
+                running=running,
+                first_token_delay=0.5,
+                slow_prompt=[SLOW, 1],
+                capacity=32,
+                bad_constraints=[Constraint("json_schema", "{"), Constraint("structural_tag", "no")],
+                concurrency=32,
+            )
+
+
+class TestSGLangFaults(RemoteFaults):
+    @pytest.fixture
+    async def remote(self, fake: FakeSGLang) -> AsyncIterator[Remote]:
+        async with connected(fake) as engine:
+            yield Remote(engine, fake, lambda name: name)
+
+
+async def test_every_sampling_value_is_sent() -> None:
+    fake = FakeSGLang()
+    sampling = Sampling(
+        9, 0.25, 0.5, 11, 0.125, 0.5, 0.75, 1.25, seed=7, stop_token_ids=(3,), logit_bias={4: -1.0}, ignore_eos=True,
+        min_tokens=2,
+    )  # fmt: skip
+    async with connected(fake) as engine:
+        await collect(engine, ask(sampling=sampling))
+        await collect(engine, ask(sampling=Sampling(3)))
+    first, second = (body["sampling_params"] for body in fake.requests)
+    assert first == {
+        "max_new_tokens": 9, "min_new_tokens": 2, "temperature": 0.25, "top_p": 0.5, "top_k": 11, "min_p": 0.125,
+        "presence_penalty": 0.5, "frequency_penalty": 0.75, "repetition_penalty": 1.25, "stop_token_ids": [3],
+        "ignore_eos": True, "n": 1, "sampling_seed": 7, "logit_bias": {"4": -1.0}, "skip_special_tokens": False,
+        "spaces_between_special_tokens": False, "no_stop_trim": True,
+    }  # fmt: skip
+    assert (second["top_k"], second["temperature"], second["top_p"], second["min_p"]) == (-1, 1.0, 1.0, 0.0)
+    assert "sampling_seed" not in second
+
+
+@pytest.mark.parametrize(
+    ("constraint", "field", "value"),
+    [
+        (Constraint("json_schema", '{"type":"array"}'), "json_schema", '{"type":"array"}'),
+        (Constraint("json_object"), "json_schema", '{"type": "object"}'),
+        (Constraint("regex", "a+"), "regex", "a+"),
+        (Constraint("ebnf", 'root ::= "a"'), "ebnf", 'root ::= "a"'),
+        (Constraint("structural_tag", '{"format":{}}'), "structural_tag", '{"format":{}}'),
+    ],
+)
+async def test_each_kind_of_constraint_has_its_field(constraint: Constraint, field: str, value: str) -> None:
+    fake = FakeSGLang()
+    async with connected(fake) as engine:
+        await collect(engine, ask(constraint=constraint))
+    sent = fake.requests[0]["sampling_params"]
+    assert {name: sent[name] for name in ("json_schema", "regex", "ebnf", "structural_tag") if name in sent} == {
+        field: value
+    }
+
+
+@pytest.mark.parametrize(
+    ("constraint", "in_reasoning", "required"),
+    [
+        (None, False, False),
+        (None, True, True),
+        (Constraint("json_object"), False, False),
+        (Constraint("json_object"), True, True),
+        (Constraint("structural_tag", "{}", covers_reasoning=True), True, False),
+        (Constraint("structural_tag", "{}", covers_reasoning=True), False, False),
+    ],
+    ids=["thinking off", "thinking on", "json from the first token", "json after thinking", "tag with thinking", "tag"],
+)
+async def test_reasoning_flag_follows_the_thinking_state_and_the_grammar(
+    constraint: Constraint | None, in_reasoning: bool, required: bool
+) -> None:
+    fake = FakeSGLang(reasoning_parser="some")
+    async with connected(fake) as engine:
+        assert engine.info.defers_constraints
+        await collect(engine, ask(constraint=constraint, in_reasoning=in_reasoning))
+    assert fake.requests[0]["require_reasoning"] is required
+
+
+async def test_routing_hints_are_passed_on_and_none_is_invented() -> None:
+    fake = FakeSGLang()
+    hints = RoutingHints(3, "adapter", 5, "10.0.0.1", 8998, (1 << 62) + 1)
+    names = ("priority", "lora_path", "routed_dp_rank", "bootstrap_host", "bootstrap_port", "bootstrap_room")
+    async with connected(fake) as engine:
+        await collect(engine, ask(routing=hints))
+        await collect(engine, ask())
+    assert [fake.requests[0][name] for name in names] == [3, "adapter", 5, "10.0.0.1", 8998, (1 << 62) + 1]
+    assert not set(names) & fake.requests[1].keys()
+
+
+async def test_media_goes_by_kind_and_an_unknown_kind_is_refused() -> None:
+    fake = FakeSGLang()
+    async with connected(fake) as engine:
+        media = [MediaItem("image", "u1"), MediaItem("video", "u2"), MediaItem("image", "u3")]
+        await collect(engine, ask(media=media))
+        with pytest.raises(Exception, match="audio"):
+            await collect(engine, ask(media=[MediaItem("audio", "u")]))
+    assert fake.requests[0]["image_data"] == ["u1", "u3"]
+    assert fake.requests[0]["video_data"] == ["u2"]
+    assert len(fake.requests) == 1
+
+
+@pytest.mark.parametrize("top", [0, 2])
+async def test_prompt_logprobs_come_once_in_the_first_chunk(fake: FakeSGLang, top: int) -> None:
+    async with connected(fake) as engine:
+        chunks = await collect(engine, ask(prompt_logprobs=True, logprobs=top))
+    assert [chunk.prompt_logprobs is not None for chunk in chunks] == [True] + [False] * (len(chunks) - 1)
+    first, *others = chunks[0].prompt_logprobs or ()
+    assert first is None
+    assert [entry.token_id for entry in others if entry] == PROMPT[1:]
+    assert {len(entry.top) for entry in others if entry} == {top}
+
+
+async def test_given_up_sequence_is_an_error_with_its_status(fake: FakeSGLang) -> None:
+    how = fake.model.behaviour
+    how.abort_after, how.message = 2, "KV transfer failed at /opt/secret/place"
+    async with connected(fake) as engine:
+        for status, ours in ((500, 502), (503, 503), (400, 400)):
+            how.error_status = status
+            ids, error = await failure(Remote(engine, fake, str))
+            assert len(ids) == 2
+            assert error.status == ours
+            assert "secret" not in error.message
+
+
+async def test_sequence_that_somebody_else_aborted_ends_as_abort(fake: FakeSGLang) -> None:
+    async with connected(fake) as engine:
+        request = ask(max_tokens=400)
+        chunks = engine.generate(request)
+        await anext(chunks)
+        fake.model.abort(request.request_id)
+        ends = [chunk.finish async for chunk in chunks if chunk.finish]
+    assert [end.reason for end in ends] == ["abort"]
+
+
+@pytest.mark.parametrize("modern", [True, False])
+async def test_facts_come_from_the_new_and_the_old_endpoints(modern: bool) -> None:
+    async with connected(FakeSGLang(modern=modern)) as engine:
+        info = engine.info
+    assert (info.model, info.context_length, info.vocab_size, info.version) == ("fake", 4096, VOCAB, "0.5.23")
+    assert info.media == {"image", "video"}
+    assert not info.defers_constraints
+
+
+@pytest.mark.parametrize(
+    ("backend", "kinds"),
+    [
+        ("none", set()),
+        ("outlines", {"json_schema", "json_object", "regex"}),
+        ("xgrammar", {"json_schema", "json_object", "regex", "ebnf", "structural_tag"}),
+    ],
+)
+async def test_constraints_follow_the_servers_grammar_backend(backend: str, kinds: set[str]) -> None:
+    async with connected(FakeSGLang(grammar_backend=backend)) as engine:
+        assert engine.info.constraints == kinds
+
+
+async def test_smaller_kv_pool_is_the_context_limit() -> None:
+    fake = FakeSGLang()
+    async with serving(fake) as url:
+        fake.server_info = lambda: {"context_length": 4096, "max_req_input_len": 994}  # type: ignore[method-assign]
+        engine = SGLangEngine(url, ModelFacts(VOCAB, context_length=2048))
+        await engine.start()
+        assert engine.info.context_length == 1000
+        await engine.stop()
+
+
+async def test_start_says_where_nothing_listens() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    with pytest.raises(EngineStartError, match=url):
+        await SGLangEngine(url, FACTS).start()
+
+
+async def test_start_says_that_it_is_no_sglang() -> None:
+    async def other(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 404, "headers": []})
+        await send({"type": "http.response.body", "body": b"no"})
+
+    async with serving(other) as url:
+        with pytest.raises(EngineStartError, match="is this an SGLang server"):
+            await SGLangEngine(url, FACTS).start()
+
+
+async def test_health_follows_the_engine() -> None:
+    fake = FakeSGLang()
+    async with connected(fake) as engine:
+        assert (await engine.health()).ok
+        fake.healthy = False
+        assert not (await engine.health()).ok
+
+
+async def test_api_key_is_sent_to_the_engine() -> None:
+    fake = FakeSGLang()
+    async with connected(fake, api_key="sk-x") as engine:
+        await collect(engine, ask())
+    assert fake.headers[0]["authorization"] == "Bearer sk-x"
+
+
+async def test_hundred_replies_at_once_do_not_mix(fake: FakeSGLang) -> None:
+    async with connected(fake) as engine:
+        replies = await asyncio.gather(*(collect(engine, ask([index + 1, 3])) for index in range(100)))
+    assert [ids_of(reply) for reply in replies] == [fake.model.reply_ids([index + 1, 3])[:12] for index in range(100)]

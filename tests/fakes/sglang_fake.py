@@ -1,0 +1,195 @@
+"""A server that speaks SGLang 0.5.23's native API as ``docs/engines.md`` describes it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.fakes.asgi import Broken, Receive, Send, read_body, send_json, send_stream
+from tests.fakes.sequences import FakeModel, Step, framed, logprob_of, logprobs_of
+
+SAMPLING_KEYS = frozenset(
+    {"max_new_tokens", "min_new_tokens", "stop", "stop_token_ids", "stop_regex", "temperature", "top_p", "top_k"}
+    | {"min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "n", "json_schema", "regex", "ebnf"}
+    | {"structural_tag", "ignore_eos", "skip_special_tokens", "spaces_between_special_tokens", "no_stop_trim"}
+    | {"stream_interval", "logit_bias", "sampling_seed", "custom_params"}
+)
+
+
+@dataclass
+class FakeSGLang:
+    """An SGLang server.
+
+    ``incremental`` is ``--incremental-streaming-output``. A client that leaves before it aborts has its request
+    forgotten by name, and the sequence runs to its end: that is how zombies came to be.
+    """
+
+    model: FakeModel = field(default_factory=FakeModel)
+    incremental: bool = False
+    reasoning_parser: str | None = None
+    grammar_backend: str = "xgrammar"
+    modern: bool = True
+    """False: only the endpoints' older names."""
+    healthy: bool = True
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    aborts: list[str] = field(default_factory=list)
+    prefill_cached: int | None = None
+    _known: set[str] = field(default_factory=set)
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if not self.modern and path in ("/model_info", "/server_info"):
+            await send_json(send, 404, {"detail": "Not Found"})
+            return
+        match path:
+            case "/generate":
+                headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+                await self._generate(json.loads(await read_body(receive)), headers, receive, send)
+            case "/abort_request":
+                self.abort(json.loads(await read_body(receive))["rid"])
+                await send_json(send, 200, None)
+            case "/model_info" | "/get_model_info":
+                await send_json(send, 200, self.model_info())
+            case "/server_info" | "/get_server_info":
+                await send_json(send, 200, self.server_info())
+            case "/health" | "/health_generate":
+                await send_json(send, 200 if self.healthy and not self.model.dead else 503, None)
+            case _:
+                await send_json(send, 404, {"detail": "Not Found"})
+
+    def model_info(self) -> dict[str, Any]:
+        return {
+            "model_path": "/models/fake",
+            "served_model_name": "fake",
+            "is_generation": True,
+            "reasoning_parser": self.reasoning_parser,
+            "has_image_understanding": True,
+            "has_audio_understanding": False,
+        }
+
+    def server_info(self) -> dict[str, Any]:
+        return {
+            "context_length": 4096,
+            "max_req_input_len": 4090,
+            "grammar_backend": self.grammar_backend,
+            "version": "0.5.23",
+        }
+
+    def abort(self, rid: str) -> None:
+        self.aborts.append(rid)
+        if rid in self._known:
+            self.model.abort(rid)
+
+    async def _generate(self, body: dict[str, Any], headers: dict[str, str], receive: Receive, send: Send) -> None:
+        self.requests.append(body)
+        self.headers.append(headers)
+        how = self.model.behaviour
+        if how.status != 200:
+            await send_json(send, how.status, {"error": {"message": how.message}})
+            return
+        params = body["sampling_params"]
+        if unknown := params.keys() - SAMPLING_KEYS:
+            await send_json(send, 400, {"error": f"Unknown sampling keys {unknown}"})
+            return
+        rid = body["rid"]
+        wanted = {"max_tokens": params["max_new_tokens"], **params}
+        try:
+            steps = self.model.start(rid, body["input_ids"], wanted)
+        except ConnectionError:
+            raise Broken from None
+        self._known.add(rid)
+        stayed = await send_stream(receive, send, framed(self._events(body, steps), how))
+        self._known.discard(rid)
+        if stayed:
+            self.model.abort(rid)
+
+    async def _events(self, body: dict[str, Any], steps: asyncio.Queue[Step]) -> AsyncIterator[bytes]:
+        how, index = self.model.behaviour, 0
+        bad = bad_constraint(body["sampling_params"])
+        while True:
+            if bad or index == how.abort_after:
+                meta = self._meta(body, Step([], []))
+                status = 400 if bad else how.error_status
+                meta["finish_reason"] = {"type": "abort", "message": bad or how.message, "status_code": status}
+                yield json.dumps({"text": "", "output_ids": [], "meta_info": meta}).encode()
+                break
+            if index == how.error_after:
+                error = {"message": how.message, "type": "x", "code": how.error_status, "retryable": how.retryable}
+                yield json.dumps({"error": error}).encode()
+                break
+            if index == how.garbage_after:
+                yield b'{"output_ids": [1, 2'
+                break
+            if index == how.end_after:
+                break
+            step = await steps.get()
+            if index == how.cut_after:
+                yield self._event(body, step)[:20]
+                raise Broken
+            yield self._event(body, step)
+            index += 1
+            if step.finish is not None:
+                break
+        yield b"[DONE]"
+
+    def _event(self, body: dict[str, Any], step: Step) -> bytes:
+        ids = step.new if self.incremental else step.ids
+        event = {"text": "".join(f" t{token}" for token in ids), "output_ids": ids, "meta_info": self._meta(body, step)}
+        return json.dumps(event, separators=(",", ":")).encode()
+
+    def _meta(self, body: dict[str, Any], step: Step) -> dict[str, Any]:
+        finish: dict[str, Any] | None = None
+        if step.finish == "stop":
+            finish = {"type": "stop", "matched": step.matched}
+        elif step.finish == "length":
+            finish = {"type": "length", "length": len(step.ids)}
+        elif step.finish == "abort":
+            finish = {"type": "abort", "message": "Aborted", "status_code": None, "err_type": None}
+        meta = {
+            "id": body["rid"],
+            "finish_reason": finish,
+            "prompt_tokens": len(body["input_ids"]),
+            "weight_version": "default",
+            "completion_tokens": len(step.ids),
+            "cached_tokens": self.model.behaviour.cached_tokens,
+        }
+        if self.prefill_cached is not None:
+            meta["prefill_meta_info"] = {"cached_tokens": self.prefill_cached}
+        if body.get("return_logprob"):
+            meta |= self._logprobs(body, step.new if self.incremental else step.ids)
+        return meta
+
+    def _logprobs(self, body: dict[str, Any], ids: list[int]) -> dict[str, Any]:
+        top = body["top_logprobs_num"]
+        found: dict[str, Any] = {"output_token_logprobs": [[logprob_of(token), token, None] for token in ids]}
+        if top:
+            found["output_top_logprobs"] = [
+                [[value, other, None] for other, value in logprobs_of(token, top)] for token in ids
+            ]
+        if body["logprob_start_len"] == 0:
+            prompt = body["input_ids"]
+            found["input_token_logprobs"] = [
+                [logprob_of(token) if index else None, token, None] for index, token in enumerate(prompt)
+            ]
+            found["input_top_logprobs"] = [
+                [[value, other, None] for other, value in logprobs_of(token, top)] if index else None
+                for index, token in enumerate(prompt)
+            ]
+        return found
+
+
+def bad_constraint(params: dict[str, Any]) -> str:
+    """Why a grammar does not compile; "" where it does."""
+    for key in ("json_schema", "structural_tag"):
+        if key in params:
+            try:
+                json.loads(params[key])
+            except ValueError:
+                return f"Failed to compile {key} grammar: Invalid JSON"
+            if '"$ref"' in params[key]:
+                return f"Failed to compile {key} grammar: cannot resolve $ref"
+    return ""
