@@ -53,7 +53,7 @@ class Checkpoint:
     config: Mapping[str, Any] = field(default_factory=dict)
     """``config.json`` (or the GGUF metadata) as it stands."""
     response_template: Any = None
-    """``response_template`` of the tokenizer config: the family's output format as data, where the checkpoint has it."""
+    """``response_template`` of the tokenizer config: the family's output format as data, where it has one."""
 
 
 def load_checkpoint(
@@ -115,7 +115,8 @@ def _read_tokenizer(path: Path, config: Mapping[str, Any]) -> tuple[Tokenizer, d
             tokenizer = TiktokenTokenizer.from_directory(path)
         else:
             raise CheckpointError(
-                f"{path} has no tokenizer.json and no tiktoken.model: give a directory that has one with --tokenizer-path"
+                f"{path} has no tokenizer.json and no tiktoken.model: "
+                "give a directory that has one with --tokenizer-path"
             )
     except TokenizerFileError as error:
         raise CheckpointError(str(error)) from error
@@ -157,7 +158,8 @@ def _choose_templates(sources: Mapping[str, str], wanted: str | None) -> dict[st
         return {DEFAULT_TEMPLATE: ChatTemplate.compile(_read_text(path), path.name)}
     if sources and DEFAULT_TEMPLATE not in sources:
         raise CheckpointError(
-            f"the checkpoint has no default chat template; choose one with --chat-template: {', '.join(sorted(sources))}"
+            "the checkpoint has no default chat template; choose one of its templates with --chat-template: "
+            + ", ".join(sorted(sources))
         )
     return {name: ChatTemplate.compile(text, name) for name, text in sources.items()}
 

@@ -36,6 +36,7 @@ MAX_RENDER_SECONDS = 10.0
 MAX_OUTPUT_CHARS = 50_000_000
 MAX_VALUE_SIZE = 10_000_000
 """The longest text or list, and the most bits of a number, that one operator or call of a template may make."""
+MAX_INDENT = 100
 MAX_ERROR_CHARS = 2_000
 
 RENDER_FAULTS = (
@@ -138,6 +139,7 @@ class _DictConstructor:
 
 _DICT_ATTRIBUTES = frozenset(dir(dict))
 _FORMAT_WIDTHS = re.compile(r"%(?:\(\w*\))?[-+ #0]*(\d+|\*)?(?:\.(\d+|\*))?")
+_HUGE_FORMAT = re.compile(r"\{[^{}]*\d{8}")
 _WIDTH_METHODS = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs", "to_bytes"})
 
 
@@ -151,8 +153,8 @@ class ChatTemplateEnvironment(ImmutableSandboxedEnvironment):
     def __init__(self) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols])
         self.filters["tojson"] = tojson
-        self.filters["center"] = _bounded_filter("center", _largest_number)
-        self.filters["indent"] = _bounded_filter("indent", _largest_number)
+        for name in ("batch", "center", "indent", "slice"):
+            self.filters[name] = _bounded_filter(name, _largest_number)
         self.filters["format"] = _bounded_filter("format", _format_size)
         self.globals["raise_exception"] = raise_exception
         self.globals["strftime_now"] = strftime_now
@@ -178,6 +180,8 @@ class ChatTemplateEnvironment(ImmutableSandboxedEnvironment):
         if getattr(__obj, "__name__", None) in _WIDTH_METHODS and any(
             isinstance(value, int) and value > MAX_VALUE_SIZE for value in (*args, *kwargs.values())
         ):
+            raise RenderLimitError("a width is too large")
+        if isinstance(getattr(__obj, "__self__", None), str) and _HUGE_FORMAT.search(__obj.__self__):
             raise RenderLimitError("a width is too large")
         return super().call(__context, __obj, *args, **kwargs)
 
@@ -231,6 +235,8 @@ def tojson(
     sort_keys: bool = False,
 ) -> str:
     """JSON as chat templates expect it: no HTML escapes, no ASCII escapes, ``", "`` and ``": "`` between items."""
+    if isinstance(indent, int) and indent > MAX_INDENT:
+        raise RenderLimitError("an indent is too large")
     if not ensure_ascii and indent is None and separators is None and not sort_keys:
         return _ENCODE_JSON(value)
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)

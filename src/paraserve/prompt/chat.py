@@ -1,0 +1,248 @@
+"""A conversation to a prompt: validate, adapt, render, tokenize, and say where the reply starts.
+
+Never knows HTTP or engines beyond the media kinds that one takes. Two invariants: a `ChatPrompt` does not change after
+construction, so that requests may be prepared in many threads at once, and whatever is wrong with a request is a
+`PromptError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from paraserve.engines.base import MediaItem
+from paraserve.formats.types import ReplyStart
+from paraserve.prompt.capabilities import TemplateCapabilities, probe_template
+from paraserve.prompt.checkpoint import DEFAULT_TEMPLATE, TOOL_TEMPLATE, Checkpoint
+from paraserve.prompt.errors import PromptError
+from paraserve.prompt.history import HistoryAdapter
+from paraserve.prompt.media import collect_media
+from paraserve.prompt.prefill import continue_final
+from paraserve.prompt.state import Markers, ThinkingState, reply_start
+from paraserve.prompt.template import ChatTemplate
+from paraserve.prompt.thinking import resolve_kwargs
+from paraserve.prompt.validation import check_messages
+
+SMALL_PROMPT_CHARS = 4_000
+"""Up to this size a prompt is prepared on the event loop (about half a millisecond); above it, in the pool."""
+TOOL_CHARS = 500
+"""What one declared tool counts for."""
+MAX_WORKERS = 4
+"""Rendering holds Python's lock: more threads would only take turns, and delay the event loop by each turn."""
+
+RESERVED_KWARGS = frozenset({"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"})
+"""Variables that a request sets by its own fields and not by template kwargs."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSettings:
+    """What an operator decides about prompts."""
+
+    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """Defaults; a request's own kwargs win."""
+    normalization: Literal["auto", "off"] = "auto"
+    """``off``: messages reach the template as the client sent them, after validation."""
+    lenient_arguments: bool = False
+    """Call arguments in the history that are no JSON object go through instead of being refused."""
+    ignored_tools: Literal["allow", "refuse"] = "allow"
+    """What happens to declared tools that the template does not put into the prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPromptRequest:
+    """A chat request as far as the prompt is concerned. Nothing of it is changed."""
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]] | None = None
+    """None or not empty: an empty list and ``tool_choice: none`` are None."""
+    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    add_generation_prompt: bool | None = None
+    """None: unless ``continue_final_message``."""
+    continue_final_message: bool = False
+    """The last message is an assistant's, and the reply goes on with its text."""
+    reasoning_effort: str | None = None
+    documents: Sequence[Mapping[str, Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPrompt:
+    """Everything that later stages know about a prompt."""
+
+    token_ids: list[int]
+    text: str
+    start: ReplyStart
+    thinking: ThinkingState
+    prefill: str = ""
+    """The assistant text that the reply goes on with, as the client sent it."""
+    media: tuple[MediaItem, ...] = ()
+    normalizations: tuple[str, ...] = ()
+    """Names of what was adapted (docs/prompt.md lists them); empty where the template took the original."""
+
+
+class ChatPrompt:
+    """Prepares the prompts of one model."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        settings: PromptSettings | None = None,
+        reasoning_markers: Markers = (),
+        content_openers: Sequence[str] = (),
+        media: frozenset[str] = frozenset(),
+        workers: int | None = None,
+    ) -> None:
+        """
+        Args:
+            checkpoint: its tokenizer, templates and special tokens.
+            settings: the operator's.
+            reasoning_markers: how the model's format spells the edges of reasoning; empty for models without.
+            content_openers: what else, at a prompt's end, means that the reply is content.
+            media: kinds of media that the engine takes.
+            workers: threads for prompts that are not small; by default as the machine has cores, at most 4.
+        """
+        self._checkpoint = checkpoint
+        self._settings = settings or PromptSettings()
+        self._markers = tuple(reasoning_markers)
+        self._content_openers = tuple(content_openers)
+        self._media = media
+        self.capabilities: Mapping[str, TemplateCapabilities] = {
+            name: probe_template(template, checkpoint.special_tokens) for name, template in checkpoint.templates.items()
+        }
+        """What each template takes, by its name."""
+        self._adapters = {
+            name: HistoryAdapter(takes, lenient_arguments=self._settings.lenient_arguments)
+            for name, takes in self.capabilities.items()
+        }
+        threads = workers or min(MAX_WORKERS, os.cpu_count() or 1)
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="prompt")
+
+    def close(self) -> None:
+        """Let the pool's threads end."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def describe(self) -> dict[str, Any]:
+        """Plain JSON about templates and tokenizer, for logs and for people who ask the server."""
+        return {
+            "tokenizer": {
+                "class": type(self._checkpoint.tokenizer).__name__,
+                "backend": getattr(self._checkpoint.tokenizer, "backend", None),
+                "vocab_size": self._checkpoint.tokenizer.vocab_size,
+            },
+            "history_normalization": self._settings.normalization,
+            "template_kwargs": dict(self._settings.template_kwargs),
+            "templates": {name: _plain(takes) for name, takes in self.capabilities.items()},
+        }
+
+    async def prepare_async(self, request: ChatPromptRequest) -> PreparedPrompt:
+        """`prepare`, in a thread where the prompt is not small."""
+        if _estimated_chars(request) <= SMALL_PROMPT_CHARS:
+            return self.prepare(request)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self.prepare, request)
+
+    def prepare(self, request: ChatPromptRequest) -> PreparedPrompt:
+        """The prompt of a request. Raises `PromptError`."""
+        check_messages(request.messages)
+        name = self._choose(request.tools)
+        takes = self.capabilities[name]
+        notes: tuple[str, ...] = ()
+        if request.tools and takes.renders and not takes.tools:
+            notes = self._tools_not_shown()
+        media = collect_media(request.messages, self._media)
+        messages: Sequence[Mapping[str, Any]] = request.messages
+        if self._settings.normalization == "auto":
+            messages, adapted = self._adapters[name].adapt(messages)
+            notes += adapted
+        kwargs = resolve_kwargs(
+            self._settings.template_kwargs, _allowed(request.template_kwargs), request.reasoning_effort, takes
+        )
+        variables: dict[str, Any] = {**self._checkpoint.special_tokens, **kwargs.variables}
+        if request.tools or takes.absent_tools_as_none:
+            variables["tools"] = request.tools
+        variables["documents"] = request.documents
+        text, prefill, start = self._render(self._checkpoint.templates[name], request, messages, variables)
+        if request.reasoning_effort == "none" and start is ReplyStart.REASONING:
+            raise PromptError("reasoning_effort: this model always reasons", "reasoning_effort", "unsupported_value")
+        enabled = bool(self._markers) and start is not ReplyStart.CONTENT
+        if start is ReplyStart.HEADER and kwargs.requested is False:
+            enabled = False
+        return PreparedPrompt(
+            token_ids=self._checkpoint.tokenizer.encode(text),
+            text=text,
+            start=start,
+            thinking=ThinkingState(start, enabled, kwargs.requested, kwargs.effort),
+            prefill=prefill,
+            media=media,
+            normalizations=notes,
+        )
+
+    def _choose(self, tools: Sequence[Any] | None) -> str:
+        templates = self._checkpoint.templates
+        if tools and TOOL_TEMPLATE in templates:
+            return TOOL_TEMPLATE
+        if DEFAULT_TEMPLATE in templates:
+            return DEFAULT_TEMPLATE
+        raise PromptError(
+            "this model has no chat template; the server needs one (--chat-template FILE)", code="no_chat_template"
+        )
+
+    def _tools_not_shown(self) -> tuple[str, ...]:
+        if self._settings.ignored_tools == "refuse":
+            raise PromptError("this model's chat template takes no tools", "tools", "unsupported_content")
+        return ("tools_not_in_prompt",)
+
+    def _render(
+        self,
+        template: ChatTemplate,
+        request: ChatPromptRequest,
+        messages: Sequence[Mapping[str, Any]],
+        variables: dict[str, Any],
+    ) -> tuple[str, str, ReplyStart]:
+        def render(turns: Sequence[Mapping[str, Any]], generate: bool) -> str:
+            return template.render({**variables, "messages": turns, "add_generation_prompt": generate})
+
+        if request.continue_final_message:
+            if request.add_generation_prompt:
+                raise PromptError(
+                    "add_generation_prompt and continue_final_message exclude each other", "continue_final_message"
+                )
+            return continue_final(messages, render, self._markers, self._content_openers)
+        text = render(messages, request.add_generation_prompt is not False)
+        return text, "", reply_start(text, self._markers, self._content_openers)
+
+
+def _allowed(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name in kwargs:
+        if name in RESERVED_KWARGS:
+            raise PromptError(
+                f"chat_template_kwargs.{name}: this is a field of the request, not a template kwarg",
+                f"chat_template_kwargs.{name}",
+            )
+    return kwargs
+
+
+def _estimated_chars(request: ChatPromptRequest) -> int:
+    """Characters that will be rendered, near enough: everything long is counted."""
+    size = len(request.tools or ()) * TOOL_CHARS
+    for message in request.messages:
+        content = message.get("content")
+        if isinstance(content, str):
+            size += len(content)
+        elif isinstance(content, list):
+            size += sum(len(str(part.get("text", ""))) for part in content if isinstance(part, Mapping))
+        for name in ("reasoning_content", "reasoning", "tool_calls"):
+            if message.get(name):
+                size += len(str(message[name]))
+        if size > SMALL_PROMPT_CHARS:
+            break
+    return size
+
+
+def _plain(takes: TemplateCapabilities) -> dict[str, Any]:
+    plain = asdict(takes)
+    plain["media"] = {f"{role}.{kind}": form for (role, kind), form in takes.media.items()}
+    return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in plain.items()}

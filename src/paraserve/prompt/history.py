@@ -1,0 +1,273 @@
+"""Adapts a conversation to what the model's template takes, without changing what it says.
+
+Never renders, and never knows a model's name: it reads `TemplateCapabilities`. Two invariants: a message that the
+template takes goes through as the client sent it (only keys that say nothing are left out: nulls, empty ``tool_calls``,
+``cache_control``), and nothing that a message says is dropped: what the template has no place for is a `PromptError`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paraserve.prompt.capabilities import TemplateCapabilities
+from paraserve.prompt.errors import PromptError
+from paraserve.prompt.instructions import place_instructions
+from paraserve.prompt.parts import (
+    THINKING_TYPE,
+    joined_text,
+    media_kind,
+    part_text,
+)
+from paraserve.prompt.template import tojson
+
+Message = dict[str, Any]
+Notes = dict[str, None]
+"""Names of the adaptations that were made, in order."""
+
+SILENT_KEYS = frozenset({"cache_control"})
+"""Keys that steer a server and say nothing to a model."""
+
+CALL_ID = re.compile(r"[A-Za-z0-9]{9}")
+REASONING_JOINER = "\n\n"
+
+
+class HistoryAdapter:
+    """For one template."""
+
+    def __init__(self, capabilities: TemplateCapabilities, *, lenient_arguments: bool = False) -> None:
+        """
+        Args:
+            capabilities: what the template takes.
+            lenient_arguments: call arguments in the history that are no JSON object reach the template as they are
+                (as ``{"arguments": "…"}`` where it takes only objects) instead of being refused.
+        """
+        self._takes = capabilities
+        self._lenient = lenient_arguments
+
+    def adapt(self, messages: Sequence[Mapping[str, Any]]) -> tuple[list[Message], tuple[str, ...]]:
+        """The messages for the template, and the names of what was changed.
+
+        Raises:
+            PromptError: a message says something that the template has no place for.
+        """
+        notes: Notes = {}
+        adapted = [self._message(message, f"messages[{place}]", notes) for place, message in enumerate(messages)]
+        adapted = place_instructions(adapted, self._takes, notes)
+        adapted = self._separate_text(adapted, notes)
+        adapted = self._separate_calls(adapted, notes)
+        if self._takes.short_ids:
+            _shorten_ids(adapted, notes)
+        return adapted, tuple(notes)
+
+    def _message(self, message: Mapping[str, Any], path: str, notes: Notes) -> Message:
+        # One copy of the top level: everything below may set keys of it, and nothing of the client's.
+        copy = {key: value for key, value in message.items() if value is not None and key not in SILENT_KEYS}
+        if message.get("content") is None and "content" in message:
+            copy["content"] = None
+        if not copy.get("tool_calls", True):
+            del copy["tool_calls"]
+        role = copy["role"]
+        place = "call" if "tool_calls" in copy else role
+        if isinstance(copy.get("content"), list):
+            copy["content"] = self._parts(copy, place, path, notes)
+        if role == "assistant":
+            self._assistant(copy, path, notes)
+        elif role == "tool":
+            if not self._takes.results:
+                raise _no_place(path, "tool results")
+            if copy.get("content") is None:
+                copy["content"] = ""
+                notes["null_content"] = None
+        return copy
+
+    def _assistant(self, message: Message, path: str, notes: Notes) -> None:
+        calls = message.get("tool_calls")
+        if calls is not None:
+            if not self._takes.calls:
+                raise _no_place(path, "tool calls")
+            message["tool_calls"] = [
+                self._call(call, f"{path}.tool_calls[{place}]", notes) for place, call in enumerate(calls)
+            ]
+        self._reasoning(message, notes)
+        if message.get("content") is None and calls is None:
+            notes["null_content"] = None
+            message["content"] = ""
+        elif calls is not None and not message.get("content"):
+            self._empty_content(message, notes)
+
+    def _empty_content(self, message: Message, notes: Notes) -> None:
+        """Beside tool calls, nothing is spelled as the template takes it."""
+        present = "missing" if "content" not in message else "null" if message["content"] is None else "empty"
+        if present in self._takes.call_contents:
+            return
+        notes["null_content"] = None
+        wanted = next((form for form in ("empty", "null", "missing") if form in self._takes.call_contents), "empty")
+        message.pop("content", None)
+        if wanted != "missing":
+            message["content"] = "" if wanted == "empty" else None
+
+    def _parts(self, message: Message, place: str, path: str, notes: Notes) -> Any:
+        """Content parts as a list that the template takes, or as one text."""
+        role = message["role"]
+        parts = [
+            self._part(part, role, f"{path}.content[{number}]", notes) for number, part in enumerate(message["content"])
+        ]
+        if role == "assistant" and "part" not in self._takes.reasoning_fields:
+            thoughts = [part[THINKING_TYPE] for part in parts if part.get("type") == THINKING_TYPE]
+            parts = [part for part in parts if part.get("type") != THINKING_TYPE]
+            if thoughts and not message.get("reasoning_content"):
+                message["reasoning_content"] = REASONING_JOINER.join(thoughts)
+                notes["reasoning_parts"] = None
+        only_text = all(part_text(part) is not None for part in parts)
+        if not parts:
+            notes["joined_parts"] = None
+            return ""
+        if only_text and place not in self._takes.lists:
+            notes["joined_parts"] = None
+            return joined_text(parts)
+        return parts
+
+    def _part(self, part: Mapping[str, Any], role: str, path: str, notes: Notes) -> dict[str, Any]:
+        """One part under the type that the template looks for."""
+        text = part_text(part)
+        if text is not None:
+            if part.get("type") == "text":
+                return {key: value for key, value in part.items() if key not in SILENT_KEYS}
+            return {"type": "text", "text": text}
+        kind = media_kind(part)
+        if kind is None:
+            if role != "assistant":
+                raise PromptError(f"{path}.type: a {part['type']} part belongs to the assistant", f"{path}.type")
+            return dict(part)
+        wanted = self._takes.media.get((role, kind))
+        if wanted is None:
+            message = f"{path}: this model's chat template takes no {kind} in a {role} message"
+            raise PromptError(message, path, "unsupported_content")
+        if part["type"] != wanted:
+            notes["media_part_type"] = None
+            return {"type": wanted, wanted: part.get(part["type"], part.get("image_url"))}
+        return {key: value for key, value in part.items() if key not in SILENT_KEYS}
+
+    def _reasoning(self, message: Message, notes: Notes) -> None:
+        """``reasoning_content`` and ``reasoning`` are one thing; the first wins where they differ."""
+        thought = message.get("reasoning_content") or message.get("reasoning")
+        if not isinstance(thought, str) or not thought:
+            return
+        content = message.get("content")
+        fields = self._takes.reasoning_fields
+        if not self._takes.reasoning_beside_text and "tool_calls" in message and content:
+            text = content if isinstance(content, str) else joined_text(content)
+            thought, message["content"] = REASONING_JOINER.join((thought, text)), ""
+            notes["text_into_reasoning"] = None
+        message["reasoning_content"] = message["reasoning"] = thought
+        if "thinking" in fields and "reasoning_content" not in fields:
+            message["thinking"] = thought
+        if "part" in fields:
+            rest = content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
+            message["content"] = [{"type": THINKING_TYPE, THINKING_TYPE: thought}, *rest]
+            notes["reasoning_parts"] = None
+
+    def _call(self, call: Mapping[str, Any], path: str, notes: Notes) -> dict[str, Any]:
+        function = call["function"]
+        arguments = function.get("arguments")
+        adapted = self._arguments(arguments, f"{path}.function.arguments", notes)
+        if adapted is arguments:
+            return dict(call)
+        return {**call, "function": {**function, "arguments": adapted}}
+
+    def _arguments(self, value: Any, path: str, notes: Notes) -> Any:
+        """Arguments as an object or as JSON text, whichever the template takes; as they are where it takes both."""
+        forms = self._takes.arguments
+        text = isinstance(value, str)
+        if value is None or (text and not value.strip()):
+            notes["empty_arguments"] = None
+            return {} if "object" in forms else "{}"
+        try:
+            parsed = json.loads(value, parse_constant=_refuse_constant) if text else value
+            if not isinstance(parsed, dict):
+                raise ValueError("not an object")
+        except (ValueError, RecursionError) as error:
+            if self._lenient:
+                notes["invalid_arguments"] = None
+                return value if text and "string" in forms else {"arguments": value}
+            raise PromptError(f"{path}: the arguments of a tool call must be a JSON object", path) from error
+        if ("string" if text else "object") in forms:
+            return value
+        notes["parsed_arguments" if text else "dumped_arguments"] = None
+        return parsed if text else tojson(value)
+
+    def _separate_text(self, messages: list[Message], notes: Notes) -> list[Message]:
+        """Text and tool calls in two messages, where the template loses the calls beside text."""
+        if "text" in self._takes.call_contents:
+            return messages
+        separated: list[Message] = []
+        for message in messages:
+            if "tool_calls" in message and message.get("content"):
+                notes["separate_text"] = None
+                separated.append({key: value for key, value in message.items() if key != "tool_calls"})
+                message = {"role": message["role"], "content": "", "tool_calls": message["tool_calls"]}
+                self._empty_content(message, notes)
+            separated.append(message)
+        return separated
+
+    def _separate_calls(self, messages: list[Message], notes: Notes) -> list[Message]:
+        """One call a message, each followed by its result, where the template takes no more."""
+        if self._takes.parallel == "native" or all(len(message.get("tool_calls", ())) < 2 for message in messages):
+            return messages
+        if self._takes.parallel == "none":
+            raise PromptError(
+                "this model's chat template takes one tool call in an assistant message", code="unsupported_content"
+            )
+        notes["separate_calls"] = None
+        separated: list[Message] = []
+        rest = list(reversed(messages))
+        while rest:
+            message = rest.pop()
+            calls = message.get("tool_calls", ())
+            if len(calls) < 2:
+                separated.append(message)
+                continue
+            results = []
+            while rest and rest[-1]["role"] == "tool":
+                results.append(rest.pop())
+            for place, call in enumerate(calls):
+                first = message if place == 0 else {"role": "assistant", "content": ""}
+                one = {**first, "tool_calls": [call]}
+                self._empty_content(one, notes) if place else None
+                answers = [result for result in results if result["tool_call_id"] == call["id"]]
+                separated.extend([one, *answers])
+                results = [result for result in results if result["tool_call_id"] != call["id"]]
+            separated.extend(results)
+        return separated
+
+
+def _no_place(path: str, what: str) -> PromptError:
+    return PromptError(
+        f"{path}: this model's chat template does not render {what}; the conversation would lose them",
+        path,
+        "unsupported_content",
+    )
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _shorten_ids(messages: list[Message], notes: Notes) -> None:
+    """Ids of nine letters and digits for templates that raise on others: the same id for a call and its result."""
+    for message in messages:
+        if "tool_calls" in message:
+            message["tool_calls"] = [{**call, "id": short_id(call["id"], notes)} for call in message["tool_calls"]]
+        if message["role"] == "tool":
+            message["tool_call_id"] = short_id(message["tool_call_id"], notes)
+
+
+def short_id(call_id: str, notes: Notes) -> str:
+    if CALL_ID.fullmatch(call_id):
+        return call_id
+    notes["short_ids"] = None
+    return hashlib.sha256(call_id.encode()).hexdigest()[:9]

@@ -1,0 +1,55 @@
+"""Where a rendered prompt leaves the model: before, inside or past its reasoning.
+
+Never knows a model's name: it reads the prompt's tail and the markers that the caller's format description gives. One
+invariant: an answer depends on nothing but text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paraserve.formats.types import ReplyStart
+
+Markers = Sequence[tuple[str, str]]
+"""Pairs of the marker that opens reasoning and the one that closes it."""
+
+TAIL_CHARS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingState:
+    """The one resolved answer to "does this reply reason?", for parser, grammar, usage and policies."""
+
+    start: ReplyStart
+    enabled: bool
+    """The reply is inside reasoning or may open it."""
+    requested: bool | None = None
+    """What the template kwargs (request or server default) or the effort asked for; None: nothing."""
+    effort: str | None = None
+    """The reasoning effort that the template was given."""
+
+
+def reply_start(prompt: str, markers: Markers, content_openers: Sequence[str] = ()) -> ReplyStart:
+    """Read the end of a prompt that waits for a reply.
+
+    Args:
+        prompt: the rendered text; only its last `TAIL_CHARS` matter.
+        markers: of the model's format; whitespace around them is ignored.
+        content_openers: texts after which a reply is content although no reasoning was closed.
+    """
+    tail = prompt[-TAIL_CHARS:].rstrip()
+    ends = [(closing.strip(), ReplyStart.CONTENT) for _, closing in markers]
+    ends += [(opening.strip(), ReplyStart.REASONING) for opening, _ in markers]
+    ends += [(opener.strip(), ReplyStart.CONTENT) for opener in content_openers]
+    fitting = [(len(end), start) for end, start in ends if end and tail.endswith(end)]
+    return max(fitting, key=lambda found: found[0])[1] if fitting else ReplyStart.HEADER
+
+
+def open_reasoning(text: str, markers: Markers) -> tuple[str, str] | None:
+    """The markers of reasoning that ``text`` (an assistant's prefilled text) opens and does not close."""
+    for opening, closing in markers:
+        opening, closing = opening.strip(), closing.strip()
+        if opening and text.rfind(opening) > text.rfind(closing):
+            return opening, closing
+    return None

@@ -1,0 +1,90 @@
+"""What a request and the server's defaults ask of a template's reasoning: one set of template kwargs.
+
+Never renders. One invariant: a request's own kwargs win over its effort, and both over the server's defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paraserve.prompt.capabilities import EFFORTS, TemplateCapabilities, ThinkingSwitch
+from paraserve.prompt.errors import PromptError
+
+SWITCH_NAMES = frozenset({"enable_thinking", "thinking"})
+"""Names under which clients turn reasoning on and off, whatever the template at hand reads."""
+
+NO_REASONING = ("none", "no_think")
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedKwargs:
+    variables: Mapping[str, Any]
+    requested: bool | None = None
+    """Reasoning was asked for (True), refused (False) or not mentioned."""
+    effort: str | None = None
+
+
+def resolve_kwargs(
+    defaults: Mapping[str, Any], given: Mapping[str, Any], effort: str | None, takes: TemplateCapabilities
+) -> ResolvedKwargs:
+    """The template's variables.
+
+    Raises:
+        PromptError: the effort is one that the template does not take.
+    """
+    switches = {switch.name for switch in takes.thinking_switches} | SWITCH_NAMES
+    asked = {**_from_effort(effort, given, takes), **given}
+    if switches & asked.keys():
+        # A template may read several switches: a default under one name must not meet a wish under another.
+        defaults = {name: value for name, value in defaults.items() if name not in switches}
+    variables = {**defaults, **asked}
+    requested: bool | None = None
+    for switch in takes.thinking_switches:
+        if switch.name in variables:
+            variables[switch.name] = _switch_value(variables[switch.name], switch)
+            requested = variables[switch.name] == switch.on
+    if requested is None:
+        requested = _asked_under_another_name(variables, takes)
+    used = variables.get(takes.effort_variable) if takes.effort_variable else None
+    if requested is None and used in NO_REASONING:
+        requested = False
+    return ResolvedKwargs(variables, requested, used if isinstance(used, str) else None)
+
+
+def _from_effort(effort: str | None, given: Mapping[str, Any], takes: TemplateCapabilities) -> dict[str, Any]:
+    """``reasoning_effort`` of the request as the template spells it."""
+    if effort is None or takes.effort_variable in given:
+        return {}
+    if effort == "none" and takes.thinking_switches:
+        return {switch.name: switch.off for switch in takes.thinking_switches}
+    if takes.effort_variable is None:
+        return {}
+    value = "no_think" if effort == "none" and "none" not in takes.efforts else effort
+    if takes.efforts and value not in takes.efforts and (value in EFFORTS or effort == "none"):
+        known = ", ".join(name for name in takes.efforts if name != "no_think")
+        raise PromptError(f"reasoning_effort: this model takes {known}", "reasoning_effort", "unsupported_value")
+    return {takes.effort_variable: value}
+
+
+def _switch_value(value: Any, switch: ThinkingSwitch) -> Any:
+    """Booleans that arrive as text or numbers: in a template the text ``false`` would be true."""
+    if isinstance(value, str):
+        value = {"true": True, "false": False}.get(value.lower(), value)
+    elif isinstance(value, int):
+        value = bool(value)
+    if isinstance(value, bool):
+        return switch.on if value else switch.off
+    return value
+
+
+def _asked_under_another_name(variables: dict[str, Any], takes: TemplateCapabilities) -> bool | None:
+    """A client that says ``enable_thinking`` to a template that reads ``thinking`` means it."""
+    for name in SWITCH_NAMES & variables.keys():
+        for switch in takes.thinking_switches:
+            value = _switch_value(variables[name], switch)
+            if value in (switch.on, switch.off):
+                variables[switch.name] = value
+                return bool(value == switch.on)
+    return None
