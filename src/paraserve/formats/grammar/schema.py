@@ -1,0 +1,393 @@
+"""Reads a JSON schema into the few shapes that a grammar can say, or says which keyword it cannot.
+
+Never knows how a value is spelled or which engine reads the grammar. Two invariants: what a `Node` admits is valid
+under the schema (the reading may be narrower, never wider), and a keyword that restricts values is either in the
+result or a `GrammarError` that names it and its place; only ``lenient`` turns the second into dropping the keyword.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from paraserve.formats.grammar.merge import MERGEABLE, merge
+from paraserve.formats.grammar.nodes import (
+    TYPES,
+    AnyValue,
+    Array,
+    Boolean,
+    Const,
+    GrammarError,
+    Node,
+    Null,
+    Number,
+    Object,
+    Property,
+    Ref,
+    Schema,
+    String,
+    all_disjoint,
+    has_type,
+    one_of,
+)
+from paraserve.formats.grammar.pattern import PatternError, read_pattern
+from paraserve.formats.grammar.regex import Regex
+from paraserve.formats.grammar.string_formats import STRING_FORMATS
+
+_BY_TYPE: Mapping[str, tuple[str, ...]] = {
+    "string": ("minLength", "maxLength", "pattern", "format"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    "array": ("items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems", "contains",
+              "minContains", "maxContains", "unevaluatedItems"),
+    "object": ("properties", "required", "additionalProperties", "patternProperties", "propertyNames",
+               "minProperties", "maxProperties", "dependentRequired", "dependentSchemas", "dependencies",
+               "unevaluatedProperties"),
+}  # fmt: skip
+_NEVER_EXPRESSED = ("not", "if", "then", "else", "$dynamicRef", "$recursiveRef")
+_NOT_FOR_OBJECTS = ("dependentRequired", "dependentSchemas", "dependencies")
+_MOST_LISTED = 1000
+
+
+def read_schema(schema: Any, *, path: str, lenient: bool = False) -> Schema:
+    """``schema`` as a tree. Raises `GrammarError`.
+
+    ``path`` is where the schema stands in the request. ``lenient`` drops the keywords that cannot be expressed.
+    """
+    reader = _Reader(schema, path, lenient)
+    root = reader.node(schema, path)
+    if root is None:
+        raise GrammarError("no value satisfies this schema", keyword="", path=path)
+    return Schema(root, {key: node for key, node in reader.definitions.items() if key in reader.recursive})
+
+
+class _Reader:
+    def __init__(self, document: Any, path: str, lenient: bool) -> None:
+        self.document = document
+        self.path = path
+        self.lenient = lenient
+        self.definitions: dict[str, Node] = {}
+        self.recursive: set[str] = set()
+        self.open: list[str] = []
+
+    def refuse(self, keyword: str, path: str, why: str = "is not supported in a constrained reply") -> None:
+        if not self.lenient:
+            raise GrammarError(f"the keyword {keyword!r} {why}", keyword=keyword, path=path)
+
+    def broken(self, keyword: str, path: str, why: str) -> GrammarError:
+        return GrammarError(f"the keyword {keyword!r} {why}", keyword=keyword, path=path)
+
+    # Each of these answers None for "no value at all".
+
+    def node(self, schema: Any, path: str) -> Node | None:
+        if schema is True:
+            return AnyValue()
+        if schema is False:
+            return None
+        if not isinstance(schema, Mapping):
+            raise GrammarError("a schema must be an object or a boolean", keyword="", path=path)
+        for keyword in _NEVER_EXPRESSED:
+            if keyword in schema:
+                self.refuse(keyword, path)
+        schema = {key: value for key, value in schema.items() if key in _KNOWN}
+        if "$ref" in schema:
+            return self.reference(schema, path)
+        if "allOf" in schema:
+            return self.node(self.intersection(schema, path), path)
+        for keyword in ("anyOf", "oneOf"):
+            if keyword in schema:
+                return self.union(keyword, schema, path)
+        if "const" in schema or "enum" in schema:
+            return self.listed(schema, path)
+        types = self.types(schema, path)
+        if types is None:
+            return AnyValue()
+        nodes = [node for kind in types if (node := self.typed(kind, schema, path)) is not None]
+        return one_of(nodes)
+
+    def types(self, schema: Mapping[str, Any], path: str) -> Sequence[str] | None:
+        """The declared types, or the ones that the keywords speak of; None where nothing is said."""
+        declared = schema.get("type")
+        if declared is not None:
+            types = [declared] if isinstance(declared, str) else declared
+            if not isinstance(types, list) or not all(kind in TYPES for kind in types):
+                raise self.broken("type", path, "names no JSON type")
+            return [kind for kind in types if not (kind == "integer" and "number" in types)]
+        implied = [kind for kind, keywords in _BY_TYPE.items() if any(key in schema for key in keywords)]
+        return implied or None
+
+    def reference(self, schema: Mapping[str, Any], path: str) -> Node | None:
+        siblings = {key: value for key, value in schema.items() if key != "$ref"}
+        if siblings:
+            target = self.resolve(schema["$ref"], path)
+            return self.node(self.merged(siblings, target, path), path)
+        key = schema["$ref"]
+        if key in self.open:
+            self.recursive.add(key)
+            return Ref(key)
+        if key not in self.definitions:
+            target = self.resolve(key, path)
+            self.open.append(key)
+            node = self.node(target, f"{self.path}.{key.removeprefix('#').strip('/').replace('/', '.')}".rstrip("."))
+            self.open.pop()
+            if node is None:
+                return None
+            self.definitions[key] = node
+        return Ref(key) if key in self.recursive else self.definitions[key]
+
+    def resolve(self, reference: Any, path: str) -> Any:
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            raise self.broken("$ref", path, f"must point into the same schema, not to {json.dumps(reference)[:80]}")
+        target = self.document
+        for part in reference[1:].split("/")[1:] if reference != "#" else ():
+            part = part.replace("~1", "/").replace("~0", "~").replace("%25", "%")
+            if isinstance(target, Mapping) and part in target:
+                target = target[part]
+            elif isinstance(target, list) and part.isdecimal() and int(part) < len(target):
+                target = target[int(part)]
+            else:
+                raise self.broken("$ref", path, f"points to {reference[:80]!r}, which is not there")
+        if reference not in ("#", "#/") and not reference.startswith("#/"):
+            raise self.broken("$ref", path, f"points to {reference[:80]!r}; only JSON pointers are supported")
+        return target
+
+    def merged(self, left: Any, right: Any, path: str) -> Any:
+        """One schema that says what both say, with references on the right side followed."""
+        seen: set[str] = set()
+        while isinstance(right, Mapping) and "$ref" in right:
+            if right["$ref"] in seen or right["$ref"] in self.open:
+                raise self.broken("$ref", path, "is recursive and has other keywords beside it")
+            seen.add(right["$ref"])
+            rest = {key: value for key, value in right.items() if key != "$ref" and key in _KNOWN}
+            right = self.resolve(right["$ref"], path)
+            left = self.merged(left, rest, path) if rest else left
+        if isinstance(left, Mapping) and "$ref" in left:
+            left, right = right, left
+            return self.merged(left, right, path)
+        result, clash = merge(left, right)
+        if clash is not None:
+            self.refuse(clash, path, "cannot be combined with the other schemas that apply here")
+        return result
+
+    def intersection(self, schema: Mapping[str, Any], path: str) -> Any:
+        parts = schema["allOf"]
+        if not isinstance(parts, list) or not parts:
+            raise self.broken("allOf", path, "must be a non-empty list")
+        result: Any = {key: value for key, value in schema.items() if key != "allOf"}
+        for part in parts:
+            result = self.merged(result, part, path)
+        return result
+
+    def union(self, keyword: str, schema: Mapping[str, Any], path: str) -> Node | None:
+        options = schema[keyword]
+        if not isinstance(options, list) or not options:
+            raise self.broken(keyword, path, "must be a non-empty list")
+        siblings = {key: value for key, value in schema.items() if key != keyword}
+        nodes: list[Node] = []
+        for index, option in enumerate(options):
+            place = f"{path}.{keyword}[{index}]"
+            node = self.node(self.merged(siblings, option, place) if siblings else option, place)
+            if node is not None:
+                nodes.append(node)
+        if keyword == "oneOf" and not all_disjoint(nodes):
+            self.refuse("oneOf", path, "is supported only where its options exclude each other by type or constant")
+        return one_of(nodes)
+
+    def listed(self, schema: Mapping[str, Any], path: str) -> Node | None:
+        if "const" in schema:
+            values = [schema["const"]]
+            if "enum" in schema and schema["const"] not in schema["enum"]:
+                return None
+        else:
+            values = schema["enum"]
+            if not isinstance(values, list) or not values:
+                raise self.broken("enum", path, "must be a non-empty list")
+            if len(values) > _MOST_LISTED:
+                self.refuse("enum", path, f"has more than {_MOST_LISTED} values")
+        rest = {key: value for key, value in schema.items() if key not in ("const", "enum")}
+        kinds = rest.pop("type", None)
+        if rest:
+            self.refuse(next(iter(rest)), path, "is not supported beside an enumeration")
+        kinds = [kinds] if isinstance(kinds, str) else kinds
+        fitting = [value for value in values if kinds is None or any(has_type(value, kind) for kind in kinds)]
+        return one_of([Const(json.dumps(value, ensure_ascii=False)) for value in fitting])
+
+    def typed(self, kind: str, schema: Mapping[str, Any], path: str) -> Node | None:
+        match kind:
+            case "null":
+                return Null()
+            case "boolean":
+                return Boolean()
+            case "string":
+                return self.string(schema, path)
+            case "number" | "integer":
+                return self.number(schema, path, integer=kind == "integer")
+            case "array":
+                return self.array(schema, path)
+            case _:
+                return self.object(schema, path)
+
+    def string(self, schema: Mapping[str, Any], path: str) -> Node | None:
+        least, most = self.count("minLength", schema, path) or 0, self.count("maxLength", schema, path)
+        patterns: list[Regex] = []
+        written = schema.get("pattern", [])
+        for pattern in written if isinstance(written, list) else [written]:
+            try:
+                patterns.append(read_pattern(str(pattern)))
+            except PatternError as error:
+                self.refuse("pattern", path, f"cannot be expressed: {error}")
+        known = STRING_FORMATS.get(str(schema.get("format")))
+        if known is not None:
+            patterns.append(read_pattern(known))
+        return None if most is not None and most < least else String(least, most, tuple(patterns), path)
+
+    def number(self, schema: Mapping[str, Any], path: str, *, integer: bool) -> Node | None:
+        low, open_low = self.bound(schema, "minimum", "exclusiveMinimum", path, max)
+        high, open_high = self.bound(schema, "maximum", "exclusiveMaximum", path, min)
+        places: int | None = None
+        if "multipleOf" in schema:
+            step = self.decimal("multipleOf", schema["multipleOf"], path)
+            exponent = step.normalize().as_tuple()
+            if exponent.digits == (1,) and isinstance(exponent.exponent, int):
+                places = -exponent.exponent
+                whole = all(end is None or end == int(end) for end in (low, high)) and not (open_low or open_high)
+                if (places > 0 and not integer and not whole) or (places < 0 and not integer and not whole):
+                    self.refuse("multipleOf", path, "is not supported beside fractional or exclusive bounds")
+            else:
+                values = self.multiples(step, low, high, open_low, open_high, path)
+                if values is not None:
+                    return one_of([Const(value) for value in values])
+        node = Number(integer or (places is not None and places <= 0), low, high, open_low, open_high, places)
+        empty = low is not None and high is not None and (low > high or (low == high and (open_low or open_high)))
+        return None if empty else node
+
+    def multiples(
+        self, step: Decimal, low: Decimal | None, high: Decimal | None, open_low: bool, open_high: bool, path: str
+    ) -> list[str] | None:
+        if low is None or high is None or step <= 0 or (high - low) / step > _MOST_LISTED:
+            why = "is supported only for powers of ten or, with both bounds, for a short list of values"
+            self.refuse("multipleOf", path, why)
+            return None
+        first, last = (
+            int((low / step).to_integral_value("ROUND_CEILING")),
+            int((high / step).to_integral_value("ROUND_FLOOR")),
+        )
+        values = [step * n for n in range(first, last + 1)]
+        return [
+            format(value.normalize(), "f")
+            for value in values
+            if not (open_low and value == low) and not (open_high and value == high)
+        ]
+
+    def bound(
+        self, schema: Mapping[str, Any], closed: str, exclusive: str, path: str, tighter: Any
+    ) -> tuple[Decimal | None, bool]:
+        limit = self.decimal(closed, schema[closed], path) if closed in schema else None
+        value = schema.get(exclusive)
+        if isinstance(value, bool):
+            return limit, value
+        if value is None:
+            return limit, False
+        other = self.decimal(exclusive, value, path)
+        if limit is None or other == tighter(other, limit):
+            return other, True
+        return limit, False
+
+    def decimal(self, keyword: str, value: Any, path: str) -> Decimal:
+        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+            raise self.broken(keyword, path, "must be a number")
+        return Decimal(str(value))
+
+    def count(self, keyword: str, schema: Mapping[str, Any], path: str) -> int | None:
+        value = schema.get(keyword)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0 or value != int(value):
+            raise self.broken(keyword, path, "must be a whole number that is not negative")
+        return int(value)
+
+    def array(self, schema: Mapping[str, Any], path: str) -> Node | None:
+        least, most = self.count("minItems", schema, path) or 0, self.count("maxItems", schema, path)
+        items, first = schema.get("items", True), schema.get("prefixItems", [])
+        if isinstance(items, list):
+            first, items = items, schema.get("additionalItems", True)
+        for keyword in ("contains", "unevaluatedItems"):
+            if keyword in schema:
+                self.refuse(keyword, path)
+        if schema.get("uniqueItems") is True and (most is None or most > 1):
+            self.refuse("uniqueItems", path)
+        prefix: list[Node] = []
+        for index, item in enumerate(first):
+            node = self.node(item, f"{path}.prefixItems[{index}]")
+            if node is None:
+                most = index if most is None else min(most, index)
+                break
+            prefix.append(node)
+        rest = self.node(items, f"{path}.items")
+        if rest is None or (most is not None and most <= len(prefix)):
+            rest, most = None, min(len(prefix), len(prefix) if most is None else most)
+        return None if most is not None and most < least else Array(tuple(prefix), rest, least, most)
+
+    def object(self, schema: Mapping[str, Any], path: str) -> Node | None:
+        declared = schema.get("properties", {})
+        required = schema.get("required", [])
+        if not isinstance(declared, Mapping) or not isinstance(required, list):
+            raise self.broken("properties" if not isinstance(declared, Mapping) else "required", path, "is malformed")
+        for keyword in _NOT_FOR_OBJECTS:
+            if schema.get(keyword):
+                self.refuse(keyword, path)
+        if schema.get("patternProperties"):
+            self.refuse("patternProperties", path)
+        # A schema that lists its properties and says nothing of others is read as closed, as a strict schema is.
+        additional = schema.get("additionalProperties", schema.get("unevaluatedProperties", "properties" not in schema))
+        extra = self.node(additional, f"{path}.additionalProperties")
+        properties: list[Property] = []
+        for name in [*declared, *(name for name in required if name not in declared)]:
+            if name in declared:
+                value = self.node(declared[name], f"{path}.properties.{name}")
+            else:
+                value = self.node(schema.get("additionalProperties", True), f"{path}.additionalProperties")
+            if value is not None:
+                properties.append(Property(str(name), value, name in required))
+            elif name in required:
+                return None
+        keys = self.key_node(schema, path)
+        least, most = self.extra_counts(schema, properties, extra is not None, path)
+        if most is not None and most < 0:
+            return None
+        return Object(tuple(properties), extra if most != 0 else None, keys, least, most)
+
+    def key_node(self, schema: Mapping[str, Any], path: str) -> Node | None:
+        if "propertyNames" not in schema:
+            return None
+        names = schema["propertyNames"]
+        node = self.node({"type": "string", **names} if isinstance(names, Mapping) else names, f"{path}.propertyNames")
+        if node in (String(), AnyValue()):
+            return None
+        if schema.get("properties") or schema.get("required"):
+            self.refuse("propertyNames", path, "is supported only without declared properties")
+            return None
+        return node
+
+    def extra_counts(
+        self, schema: Mapping[str, Any], properties: Sequence[Property], has_extra: bool, path: str
+    ) -> tuple[int, int | None]:
+        """How many undeclared keys there may be for ``minProperties`` and ``maxProperties`` to hold."""
+        least, most = self.count("minProperties", schema, path) or 0, self.count("maxProperties", schema, path)
+        always = sum(item.required for item in properties)
+        if least > always and (len(properties) > always or not has_extra or least - always > 1):
+            self.refuse("minProperties", path, "is supported only up to one key beyond the required ones")
+            least = always
+        if most is None or (not has_extra and most >= len(properties)):
+            return max(least - always, 0), None
+        if len(properties) > always:
+            self.refuse("maxProperties", path, "is not supported beside optional properties")
+            return max(least - always, 0), None
+        return max(least - always, 0), most - always
+
+
+_KNOWN = frozenset(
+    {"$ref", "allOf", "anyOf", "oneOf", "const", "enum", "type", *(key for keys in _BY_TYPE.values() for key in keys)}
+)
+assert _KNOWN >= MERGEABLE

@@ -1,0 +1,245 @@
+"""Writes a grammar tree as an xgrammar structural tag: the JSON that SGLang and vLLM compile.
+
+Knows xgrammar's node types and its EBNF, nothing of schemas or families. Invariants: markers are text (xgrammar
+matches a marker token by its text); free text is an ``any_text`` node that excludes its markers; all else is EBNF,
+whose rules are shared. xgrammar has no intersections, so a tree with one is refused before it gets here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from paraserve.formats.grammar.regex import (
+    ANY_CHAR,
+    Alt,
+    Both,
+    Cat,
+    Chars,
+    Regex,
+    Repeat,
+    chars,
+    is_empty,
+    never_spelling,
+    quantifier,
+    without,
+)
+from paraserve.formats.grammar.tree import (
+    Choice,
+    EndTokens,
+    Grammar,
+    Literal,
+    Many,
+    Pattern,
+    Row,
+    Rule,
+    Tail,
+    Tree,
+    Until,
+    Word,
+    children,
+)
+
+Json = dict[str, Any]
+
+
+def write_structural_tag(grammar: Grammar) -> str:
+    """``grammar`` as the text of ``{"type": "structural_tag", …}``."""
+    node = _Writer(grammar).node(grammar.root)
+    return json.dumps({"type": "structural_tag", "format": node}, ensure_ascii=False)
+
+
+class _Writer:
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+        self.free: dict[int, bool] = {}
+
+    def has_free_text(self, tree: Tree) -> bool:
+        """Whether ``tree`` holds text that only an ``any_text`` node can say well."""
+        if id(tree) not in self.free:
+            match tree:
+                case Until(regex=regex):
+                    self.free[id(tree)] = regex is None or _only_length(regex)
+                case Tail() | EndTokens():
+                    self.free[id(tree)] = True
+                case _:
+                    self.free[id(tree)] = any(self.has_free_text(child) for child in children(tree))
+        return self.free[id(tree)]
+
+    def node(self, tree: Tree) -> Json:
+        if isinstance(tree, Literal):
+            return {"type": "const_string", "value": tree.text}
+        if not self.has_free_text(tree):
+            return {"type": "grammar", "grammar": _Ebnf(self.grammar).text(tree)}
+        match tree:
+            case Row(items):
+                return _sequence([self.node(item) for item in items])
+            case Choice(items):
+                return {"type": "or", "elements": [self.node(item) for item in items]}
+            case Many(item, least, most):
+                return self.many(item, least, most)
+            case Until(close, excludes, regex):
+                text = _any_text(excludes) if regex is None else self.of_length(regex, excludes)
+                return _sequence([*text, {"type": "const_string", "value": close}])
+            case Tail(excludes):
+                return _sequence(_any_text(excludes))
+            case _:
+                return {"type": "const_string", "value": ""}
+
+    def many(self, item: Tree, least: int, most: int | None) -> Json:
+        content = self.node(item)
+        simple = {(0, 1): "optional", (0, None): "star", (1, None): "plus"}
+        if (least, most) in simple:
+            return {"type": simple[least, most], "content": content}
+        return {"type": "repeat", "min": least, "max": -1 if most is None else most, "content": content}
+
+    def of_length(self, regex: Regex, excludes: tuple[str, ...]) -> list[Json]:
+        """Free text of a length: the least of it without the markers' first characters, the rest up to the most."""
+        assert isinstance(regex, Repeat)
+        head = Repeat(without(ANY_CHAR, chars("".join(word[0] for word in excludes))), regex.least, regex.least)
+        rest = _any_text(excludes)
+        if regex.most is not None:
+            rest[0]["max_chars"] = regex.most - regex.least
+        pattern = [{"type": "grammar", "grammar": f"root ::= {_regular(head)}"}] if regex.least else []
+        return [*pattern, *rest]
+
+
+def _sequence(elements: list[Json]) -> Json:
+    kept = [element for element in elements if element != {"type": "const_string", "value": ""}]
+    return kept[0] if len(kept) == 1 else {"type": "sequence", "elements": kept or elements[:1]}
+
+
+def _any_text(excludes: tuple[str, ...]) -> list[Json]:
+    return [{"type": "any_text", "excludes": sorted(set(excludes))}]
+
+
+def _only_length(regex: Regex) -> bool:
+    return isinstance(regex, Repeat) and regex.item == ANY_CHAR
+
+
+class _Ebnf:
+    """One EBNF grammar for one tree, with a rule for everything that is used more than once."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+        self.lines: dict[str, str] = {}
+        self.names: dict[int, str] = {}
+        self.uses: dict[int, int] = {}
+
+    def text(self, tree: Tree) -> str:
+        self.count(tree)
+        root = self.body(tree)
+        return "\n".join([f"root ::= {root}", *(f"{name} ::= {body}" for name, body in self.lines.items())])
+
+    def count(self, tree: Tree) -> None:
+        self.uses[id(tree)] = self.uses.get(id(tree), 0) + 1
+        if self.uses[id(tree)] == 1:
+            for child in children(tree):
+                self.count(child)
+            if isinstance(tree, Rule):
+                self.count(self.grammar.rules[tree.key])
+
+    def expression(self, tree: Tree) -> str:
+        if isinstance(tree, Rule):
+            tree = self.grammar.rules[tree.key]
+        elif self.uses[id(tree)] < 2 or isinstance(tree, Literal):
+            return self.body(tree)
+        if id(tree) not in self.names:
+            name = self.names[id(tree)] = f"r{len(self.names)}"
+            self.lines[name] = ""
+            self.lines[name] = self.body(tree)
+        return self.names[id(tree)]
+
+    def body(self, tree: Tree) -> str:
+        match tree:
+            case Literal(text):
+                return _quoted(text)
+            case Pattern(regex):
+                return _regular(regex)
+            case Word(before, regex, after):
+                return f"{_quoted(before)} {_regular(regex)} {_quoted(after)}"
+            case Until(close, excludes, regex):
+                return f"{self.text_without(excludes, regex)} {_quoted(close)}"
+            case Row(items):
+                return " ".join(self.expression(item) for item in items)
+            case Choice(items):
+                return "(" + " | ".join(self.expression(item) for item in items) + ")"
+            case Many(item, least, most):
+                return f"({self.expression(item)})" + quantifier(least, most)
+            case Rule():
+                return self.expression(tree)
+            case _:
+                return '""'
+
+    def text_without(self, excludes: tuple[str, ...], regex: Regex | None) -> str:
+        """Inside EBNF a marker is kept out by less text: a pattern gives up a character, free text a pair of them."""
+        if regex is None:
+            regex = _without_pairs(excludes)
+        for word in excludes:
+            smaller = never_spelling(regex, word)
+            regex = regex if smaller is None else smaller
+        return _regular(regex)
+
+
+def _without_pairs(words: tuple[str, ...]) -> Regex:
+    """Text in which no first character of a word is followed by that word's second one."""
+    firsts = chars("".join(word[0] for word in words))
+    after = chars("".join(word[0] + word[1:2] for word in words))
+    plain, follow = without(ANY_CHAR, firsts), without(ANY_CHAR, after)
+    run = Repeat(firsts, 1, None)
+    return Cat((Repeat(Alt((plain, Cat((run, follow)))), 0, None), Repeat(firsts, 0, None)))
+
+
+def _regular(regex: Regex) -> str:
+    """A regular language as an EBNF expression; runs of single characters become strings."""
+    match regex:
+        case Chars(ranges):
+            single = _single(regex)
+            return _quoted(single) if single else "[" + "".join(_range(low, high) for low, high in ranges) + "]"
+        case Cat(items):
+            parts = [_quoted("".join(group)) if group else _regular(item) for group, item in _runs(items)]
+            return f"({' '.join(parts)})" if parts else '""'
+        case Alt(items):
+            return "(" + " | ".join(_regular(item) for item in items if not is_empty(item)) + ")"
+        case Repeat(item, least, most):
+            return '""' if most == 0 or is_empty(item) else _regular(item) + quantifier(least, most)
+        case Both():
+            raise ValueError("xgrammar has no intersections")
+
+
+def _single(regex: Regex) -> str:
+    if isinstance(regex, Chars) and len(regex.ranges) == 1 and regex.ranges[0][0] == regex.ranges[0][1]:
+        return chr(regex.ranges[0][0])
+    return ""
+
+
+def _runs(items: tuple[Regex, ...]) -> Iterator[tuple[list[str], Regex]]:
+    for is_text, group in groupby(items, key=lambda item: bool(_single(item))):
+        members = list(group)
+        if is_text:
+            yield [_single(item) for item in members], members[0]
+        else:
+            yield from (([], item) for item in members)
+
+
+def _range(low: int, high: int) -> str:
+    return _escape(low) if low == high else f"{_escape(low)}-{_escape(high)}"
+
+
+def _quoted(text: str) -> str:
+    return '"' + "".join(_string_char(char) for char in text) + '"'
+
+
+def _string_char(char: str) -> str:
+    if char in '"\\':
+        return "\\" + char
+    named = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    return named.get(char) or (f"\\u{ord(char):04x}" if ord(char) < 32 or ord(char) == 127 else char)
+
+
+def _escape(code: int) -> str:
+    """A code point inside ``[...]``."""
+    char = chr(code)
+    return char if char.isascii() and char.isalnum() else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

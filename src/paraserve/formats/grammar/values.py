@@ -1,0 +1,335 @@
+"""Spells the values that a schema admits: JSON, Python literals, or objects with bare keys and quote marks.
+
+Knows a schema's tree and how values are written, never a family's name or an engine's syntax. Invariant: a text of
+the grammar, read back in its spelling, gives a value that the schema admits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paraserve.formats.grammar import numbers
+from paraserve.formats.grammar.nodes import (
+    AnyValue,
+    Array,
+    Boolean,
+    Const,
+    GrammarError,
+    Node,
+    Null,
+    Number,
+    Object,
+    OneOf,
+    Ref,
+    String,
+)
+from paraserve.formats.grammar.regex import (
+    ANY_CHAR,
+    Alt,
+    Both,
+    Cat,
+    Chars,
+    Regex,
+    Repeat,
+    alt,
+    chars,
+    each_char,
+    has_both,
+    is_empty,
+    of_length,
+    other_than,
+    text,
+    without,
+)
+from paraserve.formats.grammar.tree import EMPTY, Choice, Literal, Many, Pattern, Rule, Tree, Until, choice, sequence
+
+_LAYOUT = Alt((Cat(()), chars(" "), Cat((chars("\n"), Repeat(chars(" \t"), 0, 40)))))
+"""Between tokens: nothing, a space, or a line break and an indent. Bounded, so that no reply is endless layout."""
+_HEX = chars(("0", "9"), ("a", "f"), ("A", "F"))
+_UNICODE = Cat(
+    (text("\\u"), Alt((
+        Cat((without(_HEX, chars("dD")), Repeat(_HEX, 3, 3))),
+        Cat((chars("dD"), chars(("0", "7")), Repeat(_HEX, 2, 2))),
+    )))
+)  # fmt: skip
+_NAMED_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
+_MUST_ESCAPE = chars("\"'\\", ("\x00", "\x1f"))
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """How one language writes values."""
+
+    true: str = "true"
+    false: str = "false"
+    null: str = "null"
+    quote: str = ""
+    """Strings stand between these marks with nothing escaped, keys are bare; empty: quoted and escaped strings."""
+    python: bool = False
+    """Python's string literals: in either quotes, without ``\\/`` and ``\\u`` pairs."""
+
+    @property
+    def quotes(self) -> str:
+        return "\"'" if self.python else '"'
+
+
+JSON = Spelling()
+PYTHON = Spelling("True", "False", "None", python=True)
+
+
+def quoted_spelling(quote: str) -> Spelling:
+    return Spelling(quote=quote)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the parts of one schema's grammar share."""
+
+    key: str
+    """Tells this schema's rules from other schemas' rules."""
+    path: str
+    definitions: Mapping[str, Node]
+    rules: dict[str, Tree]
+    """Collects the recursive rules of the whole grammar."""
+    intersections: bool = True
+    """Whether the target can intersect regular languages."""
+    lenient: bool = False
+
+    def string_regex(self, node: String) -> Regex | None:
+        """The strings themselves, before any spelling; None: all of them. Raises `GrammarError`."""
+        if not node.patterns:
+            return None if node.least == 0 and node.most is None else Repeat(ANY_CHAR, node.least, node.most)
+        joint = node.patterns[0] if len(node.patterns) == 1 else Both(node.patterns)
+        regex = of_length(joint, node.least, node.most)
+        if not self.intersections and has_both(regex):
+            if self.lenient:
+                return node.patterns[0]
+            why = "cannot be combined with a length or another pattern for this engine"
+            raise GrammarError(f"the keyword 'pattern' {why}", keyword="pattern", path=node.path)
+        return regex
+
+    def free_key(self, node: Object, allowed: Chars, *, first: Chars | None = None) -> Regex:
+        """Undeclared keys that can be spelled with the ``allowed`` characters."""
+        if node.extra_keys is None:
+            return other_than(allowed, [item.name for item in node.properties], first=first)
+        options = node.extra_keys.options if isinstance(node.extra_keys, OneOf) else (node.extra_keys,)
+        languages: list[Regex] = []
+        for option in options:
+            if isinstance(option, Const) and not without(chars(str(option.value)), allowed).ranges:
+                languages.append(text(str(option.value)))
+            elif isinstance(option, String):
+                whole = self.string_regex(option) or Repeat(ANY_CHAR, 0, None)
+                languages.append(each_char(whole, lambda found: without(found, without(ANY_CHAR, allowed))))
+        if all(is_empty(language) for language in languages):
+            raise GrammarError("the family cannot spell the keys", keyword="propertyNames", path=self.path)
+        return Alt(tuple(languages))
+
+
+class ValueWriter:
+    """Makes trees for values in one spelling."""
+
+    def __init__(self, spelling: Spelling, scope: Scope) -> None:
+        self.spelling = spelling
+        self.scope = scope
+        self.comma = Pattern(Cat((chars(","), _LAYOUT)))
+        self.colon = Literal(":") if spelling.quote else Pattern(Cat((chars(":"), Repeat(chars(" "), 0, 1))))
+
+    def value(self, node: Node) -> Tree:
+        match node:
+            case AnyValue():
+                return self.anything()
+            case Null():
+                return Literal(self.spelling.null)
+            case Boolean():
+                return Choice((Literal(self.spelling.true), Literal(self.spelling.false)))
+            case Number():
+                return Pattern(number(node))
+            case String():
+                return self.string(node)
+            case Const():
+                return self.constants(node.value)
+            case Array():
+                return self.array(node)
+            case Object():
+                return self.object(node)
+            case OneOf(options):
+                return choice([self.value(option) for option in options])
+            case Ref(key):
+                return self.reference(key)
+
+    def reference(self, key: str) -> Tree:
+        name = f"{self.scope.key}:{self.spelling}:{key}"
+        if name not in self.scope.rules:
+            self.scope.rules[name] = EMPTY
+            self.scope.rules[name] = self.value(self.scope.definitions[key])
+        return Rule(name)
+
+    def anything(self) -> Tree:
+        name = f"any:{self.spelling}"
+        if name not in self.scope.rules:
+            self.scope.rules[name] = EMPTY
+            options: tuple[Node, ...] = (
+                Null(), Boolean(), Number(), String(), Array((), AnyValue(), 0, None), Object((), AnyValue()),
+            )  # fmt: skip
+            self.scope.rules[name] = Choice(tuple(self.value(option) for option in options))
+        return Rule(name)
+
+    def constants(self, value: Any) -> Tree:
+        if isinstance(value, str) and self.spelling.python:
+            return choice([Literal(_quoted(value, quote)) for quote in self.spelling.quotes])
+        return Literal(self.constant(value))
+
+    def constant(self, value: Any) -> str:
+        match value:
+            case bool():
+                return self.spelling.true if value else self.spelling.false
+            case None:
+                return self.spelling.null
+            case str() if self.spelling.quote:
+                if self.spelling.quote in value:
+                    raise GrammarError(
+                        "a constant holds the family's quote mark", keyword="const", path=self.scope.path
+                    )
+                return self.spelling.quote + value + self.spelling.quote
+            case dict() if self.spelling.quote:
+                return "{" + ",".join(f"{key}:{self.constant(value[key])}" for key in sorted(value)) + "}"
+            case dict():
+                members = (
+                    f"{json.dumps(key, ensure_ascii=False)}: {self.constant(item)}" for key, item in value.items()
+                )
+                return "{" + ", ".join(members) + "}"
+            case list():
+                return "[" + ("," if self.spelling.quote else ", ").join(self.constant(item) for item in value) + "]"
+            case _:
+                return json.dumps(value, ensure_ascii=False)
+
+    def string(self, node: String) -> Tree:
+        if self.spelling.quote:
+            content = self.scope.string_regex(node)
+            quote = self.spelling.quote
+            return sequence(Literal(quote), Until(quote, (quote,), content))
+        forms = [Cat((chars(q), self.escaped(node, q), chars(q))) for q in self.spelling.quotes]
+        return Pattern(alt(*forms))
+
+    def escaped(self, node: String, quote: str) -> Regex:
+        """What stands between the quotes."""
+        if node.patterns:
+            regex = self.scope.string_regex(node) or Repeat(ANY_CHAR, 0, None)
+            return each_char(regex, lambda found: _escaped_chars(found, quote))
+        pair = [] if self.spelling.python else [_SURROGATE_PAIR, text("\\/")]
+        named = [text(escape) for char, escape in _NAMED_ESCAPES.items() if char != quote]
+        char = Alt((without(ANY_CHAR, _must_escape(quote)), *named, text("\\" + quote), _UNICODE, *pair))
+        return Repeat(char, node.least, node.most)
+
+    def free_key(self, node: Object) -> Tree:
+        """A key that is none of the declared ones, spelled without escapes (so that it cannot be one in disguise)."""
+        if self.spelling.quote:
+            return Pattern(self.scope.free_key(node, _BARE_KEY))
+        inner = self.scope.free_key(node, without(ANY_CHAR, _MUST_ESCAPE))
+        return Pattern(alt(*(Cat((chars(quote), inner, chars(quote))) for quote in self.spelling.quotes)))
+
+    def member(self, name: str, value: Tree) -> Tree:
+        if self.spelling.quote:
+            return sequence(Literal(f"{name}:"), value)
+        key = alt(*(text(_quoted(name, quote)) for quote in self.spelling.quotes))
+        return sequence(Pattern(Cat((key, chars(":"), Repeat(chars(" "), 0, 1)))), value)
+
+    def object(self, node: Object) -> Tree:
+        extra: Tree = EMPTY
+        if node.extra is not None:
+            pair = sequence(self.free_key(node), self.colon, self.value(node.extra))
+            extra = self.listed(pair, node.least_extra, node.most_extra)
+        members = [(self.member(item.name, self.value(item.value)), item.required) for item in self.ordered(node)]
+        body = self.members(members, extra, node)
+        return sequence(self.opening("{"), body, self.closing("}"))
+
+    def ordered(self, node: Object) -> Sequence[Any]:
+        return sorted(node.properties, key=lambda item: item.name) if self.spelling.quote else node.properties
+
+    def opening(self, mark: str) -> Tree:
+        return Literal(mark) if self.spelling.quote else Pattern(Cat((text(mark), _LAYOUT)))
+
+    def closing(self, mark: str) -> Tree:
+        return Literal(mark) if self.spelling.quote else Pattern(Cat((_LAYOUT, text(mark))))
+
+    def listed(self, item: Tree, least: int, most: int | None) -> Tree:
+        """``least`` to ``most`` items with commas between; the result may be empty only if ``least`` is 0."""
+        if most == 0:
+            return EMPTY
+        more = Many(sequence(self.comma, item), max(least - 1, 0), None if most is None else most - 1)
+        some = item if most == 1 else sequence(item, more)
+        return some if least else Many(some, 0, 1)
+
+    def members(self, members: Sequence[tuple[Tree, bool]], extra: Tree, node: Object) -> Tree:
+        """Members in their order, with a comma before each but the first that is written."""
+        after: Tree = EMPTY
+        first = extra
+        if extra is not EMPTY:
+            follow = sequence(self.comma, extra.item if isinstance(extra, Many) and not node.least_extra else extra)
+            after = follow if node.least_extra else Many(follow, 0, 1)
+        for member, required in reversed(members):
+            begin = sequence(member, after)
+            first = begin if required else Choice((begin, first)) if first is not EMPTY else Many(begin, 0, 1)
+            step = sequence(self.comma, member)
+            after = sequence(step if required else Many(step, 0, 1), after)
+        return first
+
+    def array(self, node: Array) -> Tree:
+        prefix = [self.value(item) for item in node.prefix]
+        rest: Tree = EMPTY
+        if node.rest is not None:
+            beyond = None if node.most is None else node.most - len(prefix)
+            least = max(node.least - len(prefix), 0)
+            item = self.value(node.rest)
+            if not prefix:
+                return sequence(self.opening("["), self.listed(item, least, beyond), self.closing("]"))
+            rest = Many(sequence(self.comma, item), least, beyond)
+        for index in range(len(prefix) - 1, -1, -1):
+            step = sequence(prefix[index] if index == 0 else sequence(self.comma, prefix[index]), rest)
+            rest = step if index < node.least else Many(step, 0, 1)
+        return sequence(self.opening("["), rest, self.closing("]"))
+
+
+_BARE_KEY = without(ANY_CHAR, chars("{}[]:,<>|\"' \t\r\n\\", ("\x00", "\x1f")))
+_HIGH, _LOW = (Cat((chars("dD"), chars(half), Repeat(_HEX, 2, 2))) for half in ("89abAB", "cdefCDEF"))
+_SURROGATE_PAIR = Cat((text("\\u"), _HIGH, text("\\u"), _LOW))
+
+
+def number(node: Number) -> Regex:
+    low, high, places = node.low, node.high, node.places
+    if node.integer:
+        bottom = None if low is None else int(low.to_integral_value("ROUND_CEILING"))
+        top = None if high is None else int(high.to_integral_value("ROUND_FLOOR"))
+        bottom = bottom + 1 if bottom is not None and node.open_low and bottom == low else bottom
+        top = top - 1 if top is not None and node.open_high and top == high else top
+        return numbers.integer_between(bottom, top, step=10 ** max(-(places or 0), 0))
+    if places is not None:
+        return numbers.decimals_at_most(places, None if low is None else int(low), None if high is None else int(high))
+    return numbers.decimal_between(low, high, open_low=node.open_low, open_high=node.open_high)
+
+
+def _must_escape(quote: str) -> Chars:
+    return chars(quote + "\\", ("\x00", "\x1f"))
+
+
+def _escaped_chars(found: Chars, quote: str) -> Regex:
+    """The characters of a set as they stand between quotes: the one shortest spelling of each."""
+    special = _must_escape(quote)
+    plain = without(found, special)
+    parts: list[Regex] = [plain] if plain.ranges else []
+    for low, high in without(found, plain).ranges:
+        parts += [text(_escape(chr(code), quote)) for code in range(low, high + 1)]
+    return alt(*parts) if parts else found
+
+
+def _escape(char: str, quote: str) -> str:
+    if char == quote:
+        return "\\" + quote
+    return (_NAMED_ESCAPES.get(char) if char != '"' else None) or (f"\\u{ord(char):04x}" if ord(char) < 32 else char)
+
+
+def _quoted(value: str, quote: str) -> str:
+    return quote + "".join(_escape(char, quote) for char in value) + quote
