@@ -105,10 +105,22 @@ class EngineHTTP:
     Args:
         base_url: where the engine listens, with or without a slash at its end.
         api_key: sent as a bearer token when given.
+        unix_socket: a socket of this machine to connect to instead of the URL's host.
+        reuse: keep connections for the next request. llama.cpp's server breaks off those that it gets twice.
     """
 
-    def __init__(self, base_url: str, *, timeouts: HTTPTimeouts | None = None, api_key: str | None = None) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        timeouts: HTTPTimeouts | None = None,
+        api_key: str | None = None,
+        unix_socket: str | None = None,
+        reuse: bool = True,
+    ) -> None:
         self.base_url = base_url.rstrip("/")
+        self._unix_socket = unix_socket
+        self._reuse = reuse
         self._timeouts = timeouts or HTTPTimeouts()
         self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._pooled: aiohttp.ClientSession | None = None
@@ -117,8 +129,8 @@ class EngineHTTP:
     async def open(self) -> None:
         """Make the pool; does not connect."""
         if self._pooled is None:
-            self._pooled = self._session(aiohttp.TCPConnector(limit=0, keepalive_timeout=60.0))
-            self._fresh = self._session(aiohttp.TCPConnector(limit=0, force_close=True))
+            self._pooled = self._session(self._connector(reuse=self._reuse))
+            self._fresh = self._session(self._connector(reuse=False))
 
     async def close(self) -> None:
         for session in (self._pooled, self._fresh):
@@ -143,7 +155,13 @@ class EngineHTTP:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeouts.connect, sock_read=self._timeouts.idle)
         return HTTPStream(await self._send("POST", path, data=body, headers=sent, timeout=timeout))
 
-    def _session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+    def _connector(self, *, reuse: bool) -> aiohttp.BaseConnector:
+        keep: dict[str, Any] = {"keepalive_timeout": 60.0} if reuse else {"force_close": True}
+        if self._unix_socket is not None:
+            return aiohttp.UnixConnector(self._unix_socket, limit=0, **keep)
+        return aiohttp.TCPConnector(limit=0, **keep)
+
+    def _session(self, connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
         trace = aiohttp.TraceConfig()
         trace.on_connection_reuseconn.append(_mark_reused)
         return aiohttp.ClientSession(

@@ -1,0 +1,56 @@
+"""The embedded engine's own process: runs llama.cpp's server until its parent is gone.
+
+Never knows about requests. One invariant: it ends when its standard input does, which is when the parent ends, however
+that comes about.
+
+Run as ``python -m paraserve.engines.embedded_process OPTIONS SOCKET``; says ``ready`` when the model is loaded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import msgspec
+
+from paraserve.engines.embedded import EmbeddedOptions
+
+# llama.cpp's own levels (common/log.h): errors alone, or everything.
+ERRORS_ONLY, EVERYTHING = 1, 10
+# Copies of idle conversations in main memory; llama.cpp's default of 8 GiB is not for a laptop.
+PROMPT_CACHE_MIB = 512
+
+
+def main() -> None:
+    xllamacpp = importlib.import_module("xllamacpp")  # not at the top: the parent says better what is missing
+    options = msgspec.json.decode(sys.argv[1], type=EmbeddedOptions)
+    params = xllamacpp.CommonParams()
+    params.model.path = options.model_path
+    params.hostnames = [sys.argv[2]]
+    params.n_parallel = options.slots
+    params.n_ctx = options.context_length * options.slots
+    params.kv_unified = False  # every request can use its whole context, whatever the others do
+    params.ctx_shift = False  # a full context ends a reply; it does not silently drop its beginning
+    params.fit_params = False
+    params.cache_ram_mib = PROMPT_CACHE_MIB
+    params.n_gpu_layers = options.gpu_layers
+    params.verbosity = EVERYTHING if options.verbose else ERRORS_ONLY
+    params.ui = False
+    params.endpoint_slots = True
+    if options.threads:
+        params.cpuparams.n_threads = options.threads
+    try:
+        server = xllamacpp.Server(params)
+    except RuntimeError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(1)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    sys.stdin.buffer.read()
+    del server
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,398 @@
+"""llama.cpp's server as an engine: embedded in this machine, or a ``llama-server`` that runs somewhere.
+
+Drives the native completion API with token ids in and out; closing a stream is what aborts it. Never knows text, but
+for the bytes of single tokens, which it needs to find ids that the server leaves out (`TokenFragments`). Two
+invariants: every token that the model made is given out exactly once, and what the server would ignore in silence (a
+grammar that does not compile, a limit it does not have) is done here or refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from paraserve.engines.base import (
+    Constraint,
+    ConstraintKind,
+    EngineChunk,
+    EngineError,
+    EngineHealth,
+    EngineInfo,
+    EngineRequest,
+    EngineStartError,
+    Finish,
+    TokenLogprob,
+)
+from paraserve.engines.embedded import EmbeddedOptions, EmbeddedServer
+from paraserve.engines.http import EngineHTTP, HTTPStream, HTTPTimeouts, broken
+from paraserve.engines.llama_cpp_body import LARK_HEADER, LARK_MARK, completion_body, grammar_of, seed_of
+from paraserve.engines.llama_cpp_events import CompletionEvents, Piece
+from paraserve.engines.refusals import engine_message, refusal
+from paraserve.engines.remote import check_request
+from paraserve.engines.token_fragments import TokenFragments
+
+GBNF_KINDS: frozenset[ConstraintKind] = frozenset({"json_schema", "json_object", "ebnf"})
+LARK_KINDS: frozenset[ConstraintKind] = frozenset({"regex", "lark"})
+
+SPARE_TOKENS = 4
+"""Asked for beyond a limit, so that the character which the limit may cut comes out: its last bytes name its ids."""
+KNOWN_GRAMMARS = 256
+CERTAIN = 1e6
+"""A bias that no logit outweighs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One request's settled facts."""
+
+    request: EngineRequest
+    grammar: dict[str, Any] | None
+    seed: int
+    probabilities: int
+
+
+class LlamaCppEngine:
+    """An `Engine` on llama.cpp.
+
+    Args:
+        token_bytes: the bytes of a token id, from the tokenizer of the same model (`ValueError` for none).
+        options: how to start the embedded server; or
+        url: where a ``llama-server`` runs.
+        model: the model's name; the file's name where none is given.
+        api_key: of the server at ``url``.
+        on_phase: told what `start` is doing, in words for a person.
+    """
+
+    def __init__(
+        self,
+        token_bytes: Callable[[int], bytes],
+        *,
+        options: EmbeddedOptions | None = None,
+        url: str | None = None,
+        model: str | None = None,
+        api_key: str | None = None,
+        timeouts: HTTPTimeouts | None = None,
+        on_phase: Callable[[str], None] | None = None,
+    ) -> None:
+        if (options is None) == (url is None):
+            raise ValueError("either options of an embedded server or the url of a running one")
+        self._token_bytes = token_bytes
+        self._server = None if options is None else EmbeddedServer(options)
+        self._url = url or "http://localhost"
+        self._model = model
+        self._api_key = api_key
+        self._timeouts = timeouts or HTTPTimeouts(call=120.0)
+        self._on_phase = on_phase or (lambda _phase: None)
+        self._http: EngineHTTP | None = None
+        self._info: EngineInfo | None = None
+        self._fragments: TokenFragments | None = None
+        self._lark = False
+        self._sound_grammars: OrderedDict[str, None] = OrderedDict()
+
+    @property
+    def info(self) -> EngineInfo:
+        if self._info is None:
+            raise RuntimeError("the engine has not been started")
+        return self._info
+
+    async def start(self) -> None:
+        socket = None
+        if self._server is not None:
+            self._on_phase("loading the model")
+            await self._server.start()
+            socket = self._server.unix_socket
+        self._http = EngineHTTP(
+            self._url, timeouts=self._timeouts, api_key=self._api_key, unix_socket=socket, reuse=False
+        )
+        await self._http.open()
+        try:
+            self._on_phase("warming up" if self._server else "connecting")
+            self._info = await self._learn()
+        except EngineError as error:
+            await self.stop()
+            raise EngineStartError(f"llama.cpp: {error.message}") from error
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        if self._http is not None:
+            await self._http.close()
+        if self._server is not None:
+            await self._server.stop()
+
+    async def health(self) -> EngineHealth:
+        if self._server is not None and self._server.exit_code is not None:
+            return EngineHealth(False, f"the engine's process has ended with code {self._server.exit_code}")
+        try:
+            async with asyncio.timeout(5.0):
+                reply = await self._client.get("/health")
+        except EngineError as error:
+            return EngineHealth(False, error.message)
+        except TimeoutError:
+            return EngineHealth(False, "The engine did not answer in time.")
+        return EngineHealth(reply.status == 200, "" if reply.status == 200 else "The engine is not ready.")
+
+    async def tokenize(self, text: str, *, parse_special: bool = True, add_special: bool = False) -> list[int]:
+        """llama.cpp's own token ids, to check a tokenizer against. Raises `EngineError`."""
+        body = {"content": text, "parse_special": parse_special, "add_special": add_special}
+        tokens: list[int] = (await self._ask("/tokenize", body))["tokens"]
+        return tokens
+
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineChunk, None]:
+        self._check(request)
+        sampling = request.sampling
+        grammar = None if request.constraint is None else await self._grammar(request.constraint)
+        # Without probabilities the server shows bytes that are no UTF-8 as U+FFFD, and then no id can be found again.
+        # Greedy replies have no such bytes, and each probability costs a pass over the vocabulary.
+        probabilities = max(1, request.logprobs or 0)
+        if sampling.temperature == 0 and request.logprobs is None:
+            probabilities = 0
+        run = _Run(request, grammar, seed_of(sampling), probabilities)
+        made: list[int] = []
+        cached: int | None = None
+        if sampling.max_tokens == 0:
+            yield EngineChunk([], finish=Finish("length"), prompt_tokens=len(request.token_ids))
+            return
+        if sampling.min_tokens:
+            async with aclosing(self._segment(run, made, sampling.min_tokens, must_go_on=True)) as pieces:
+                async for piece in pieces:
+                    cached = piece.cached if cached is None else cached
+                    yield await self._chunk(run, made, piece, cached)
+            if len(made) >= sampling.max_tokens:
+                return
+        async with aclosing(self._segment(run, made, sampling.max_tokens, must_go_on=False)) as pieces:
+            async for piece in pieces:
+                cached = piece.cached if cached is None else cached
+                yield await self._chunk(run, made, piece, cached)
+
+    async def _segment(
+        self, run: _Run, made: list[int], limit: int, *, must_go_on: bool
+    ) -> AsyncGenerator[Piece, None]:
+        """Pieces of the reply until it has ``limit`` tokens or ends; the caller adds them to ``made``.
+
+        A segment that must go on has no end tokens, and no finish unless the whole reply's limit is reached.
+        """
+        sampling = run.request.sampling
+        begun = len(made)
+        body = completion_body(
+            [*run.request.token_ids, *made],
+            sampling,
+            limit=limit - begun + SPARE_TOKENS,
+            ignore_eos=sampling.ignore_eos or must_go_on,
+            banned=sampling.stop_token_ids if must_go_on else (),
+            forgiven=run.request.token_ids,
+            probabilities=run.probabilities,
+            grammar=run.grammar,
+            seed=run.seed + (1 if begun else 0),
+            window=self.info.context_length,
+        )
+        stops = frozenset() if must_go_on else frozenset(sampling.stop_token_ids)
+        ends = frozenset() if body["ignore_eos"] else self.info.eos_token_ids
+        stream = await self._client.stream("/completion", msgspec.json.encode(body), {})
+        try:
+            if stream.status != 200:
+                raise self._refused(stream.status, await stream.body(), run.request.constraint)
+            async for piece in self._pieces(stream, run.request):
+                if must_go_on and piece.finish is not None:
+                    return  # the server's limit, inside a character: the next segment begins it anew
+                _cut(piece, stops | ends, sampling.max_tokens - len(made))
+                yield piece
+                if piece.finish is not None or len(made) >= limit:
+                    return
+        finally:
+            stream.close()
+
+    async def _pieces(self, stream: HTTPStream, request: EngineRequest) -> AsyncGenerator[Piece, None]:
+        events = CompletionEvents(self._fragments_of_vocabulary, self._token_bytes)
+        while received := await stream.read():
+            for piece in events.feed(received):
+                if piece.error is not None:
+                    raise self._refused(piece.error.status, piece.error.body, request.constraint)
+                yield piece
+                if piece.finish is not None:
+                    return
+        raise broken()
+
+    async def _chunk(self, run: _Run, made: list[int], piece: Piece, cached: int | None) -> EngineChunk:
+        """The chunk of a piece, which joins ``made``."""
+        request = run.request
+        chunk = EngineChunk(piece.ids, finish=piece.finish)
+        if not made:
+            chunk.prompt_tokens = len(request.token_ids)
+            chunk.cached_tokens = cached
+        if request.logprobs is not None and piece.ids:
+            entries = list(piece.logprobs)
+            missing = len(piece.ids) - len(entries)
+            before = [*request.token_ids, *made]
+            scored = [
+                await self._score([*before, *piece.ids[:index]], token_id, request.logprobs)
+                for index, token_id in enumerate(piece.ids[:missing])
+            ]
+            chunk.logprobs = [_top(entry, request.logprobs) for entry in [*scored, *entries]]
+        made.extend(piece.ids)
+        return chunk
+
+    async def _score(self, before: Sequence[int], token_id: int, top: int) -> TokenLogprob:
+        """The logprob of a token after others.
+
+        For tokens that end inside a character: the server tells no probabilities where such a token is sampled, but
+        does where it is an alternative to one that is not.
+        """
+        for width in (max(64, top), self.info.vocab_size):
+            body = {
+                "prompt": list(before),
+                "n_predict": 1,
+                "n_probs": width,
+                "samplers": ["temperature"],
+                "temperature": 0.0,
+                "logit_bias": [[self._whole_token, CERTAIN]],
+                "post_sampling_probs": False,
+                "ignore_eos": False,
+                "response_fields": ["completion_probabilities"],
+            }
+            alternatives = (await self._ask("/completion", body))["completion_probabilities"][0]["top_logprobs"]
+            ranked = [(entry["id"], entry["logprob"]) for entry in alternatives]
+            for found, logprob in ranked:
+                if found == token_id:
+                    return TokenLogprob(token_id, logprob, ranked[:top])
+        raise EngineError(502, "engine_error", "The engine gave no probability of a token that it sampled.")
+
+    def _check(self, request: EngineRequest) -> None:
+        check_request(request, self.info)
+        sampling = request.sampling
+        if len(request.token_ids) + sampling.max_tokens > self.info.context_length:
+            message = (
+                f"The prompt of {len(request.token_ids)} tokens and a reply of {sampling.max_tokens} are more than the "
+                f"context of {self.info.context_length} tokens."
+            )
+            raise EngineError(400, "context_length_exceeded", message, param="max_tokens")
+        if sampling.min_tokens and request.constraint is not None:
+            message = "min_tokens cannot be held together with a constraint on the reply."
+            raise EngineError(400, "unsupported", message, param="min_tokens")
+        if request.routing.lora is not None:
+            raise EngineError(400, "unsupported", "This engine serves no LoRA adapters.", param="model")
+
+    async def _grammar(self, constraint: Constraint) -> dict[str, Any]:
+        """The grammar's fields, once it is sure that the server obeys them.
+
+        A Lark grammar that does not compile is dropped by the server with a line in its log, and the reply is free
+        text. So a grammar that is new is tried first on one token that it cannot allow, pressed with a certain bias.
+        """
+        fields = grammar_of(constraint, lark=self._lark)
+        text = fields.get("grammar", "")
+        if not text.startswith(LARK_MARK) or text in self._sound_grammars:
+            return fields
+        if not await self._obeys(text):
+            param = "response_format" if constraint.kind.startswith("json") else None
+            message = f"The engine cannot compile the constraint ({constraint.kind})."
+            raise EngineError(400, "invalid_constraint", message, param=param)
+        self._sound_grammars[text] = None
+        if len(self._sound_grammars) > KNOWN_GRAMMARS:
+            self._sound_grammars.popitem(last=False)
+        return fields
+
+    async def _obeys(self, grammar: str) -> bool:
+        """Whether a grammar keeps a token away that no text can begin with."""
+        forbidden = self._fragments_of_vocabulary.continuation
+        if forbidden is None:
+            return False
+        body = {
+            "prompt": [self._whole_token],
+            "n_predict": 1,
+            "return_tokens": True,
+            "samplers": ["temperature"],
+            "temperature": 0.0,
+            "logit_bias": [[forbidden, CERTAIN]],
+            "grammar": grammar,
+            "cache_prompt": False,
+            "response_fields": ["tokens"],
+        }
+        tokens: list[int] = (await self._ask("/completion", body))["tokens"]
+        return tokens != [forbidden]
+
+    async def _learn(self) -> EngineInfo:
+        props = await self._ask("/props")
+        listed = (await self._ask("/v1/models"))["data"][0]
+        context: int = props["default_generation_settings"]["n_ctx"]
+        vocab_size: int = listed["meta"]["n_vocab"]
+        self._fragments = await asyncio.to_thread(TokenFragments, vocab_size, self._token_bytes)
+        self._whole_token = self._find_whole_token(vocab_size)
+        # With ignore_eos the server bans its end tokens by a bias, and the settings that it repeats name them.
+        probe = {"prompt": [self._whole_token], "n_predict": 1, "ignore_eos": True, "logit_bias": []}
+        settings = (await self._ask("/completion", probe))["generation_settings"]
+        self._lark = await self._has_lark()
+        version = props.get("build_info", "")
+        if self._server is not None:
+            version = f"xllamacpp {importlib.metadata.version('xllamacpp')}"
+        return EngineInfo(
+            model=self._model or Path(listed["id"]).stem,
+            context_length=context,
+            vocab_size=vocab_size,
+            eos_token_ids=frozenset(entry["token"] for entry in settings["logit_bias"]),
+            constraints=GBNF_KINDS | LARK_KINDS if self._lark else GBNF_KINDS,
+            version=version,
+        )
+
+    async def _has_lark(self) -> bool:
+        try:
+            return await self._obeys(LARK_HEADER + 'start: "a"\n')
+        except EngineError as error:
+            if error.status == 400:
+                return False
+            raise
+
+    def _find_whole_token(self, vocab_size: int) -> int:
+        """Some token that is a letter: a harmless prompt, and one whose probabilities the server tells."""
+        for token_id in range(vocab_size):
+            try:
+                if self._token_bytes(token_id) == b"a":
+                    return token_id
+            except ValueError:
+                continue
+        raise EngineStartError("llama.cpp: the tokenizer has no token for the letter a: is it of another model?")
+
+    @property
+    def _client(self) -> EngineHTTP:
+        if self._http is None:
+            raise RuntimeError("the engine has not been started")
+        return self._http
+
+    @property
+    def _fragments_of_vocabulary(self) -> TokenFragments:
+        if self._fragments is None:
+            raise RuntimeError("the engine has not been started")
+        return self._fragments
+
+    async def _ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        reply = await (self._client.get(path) if body is None else self._client.post(path, body))
+        if reply.status != 200:
+            raise self._refused(reply.status, reply.body, None)
+        return reply.json()
+
+    def _refused(self, status: int, body: bytes, constraint: Constraint | None) -> EngineError:
+        return refusal(status, engine_message(body), constraint)
+
+
+def _cut(piece: Piece, ends: frozenset[int], room: int) -> None:
+    """End the piece where an end token or the limit ends the reply."""
+    for index, token_id in enumerate(piece.ids[:room]):
+        if token_id in ends:
+            piece.keep(index + 1)
+            piece.finish = Finish("stop", token_id)
+            return
+    if len(piece.ids) >= room:
+        piece.keep(room)
+        piece.finish = Finish("length")
+
+
+def _top(entry: TokenLogprob, count: int) -> TokenLogprob:
+    return TokenLogprob(entry.token_id, entry.logprob, entry.top[:count])
