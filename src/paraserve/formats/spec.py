@@ -104,6 +104,8 @@ class Calls:
     before: str = ""
     """Separator between text and the first call."""
     bare: bool = False
+    also_closes: tuple[str, ...] = ()
+    """Closing markup that is understood as well, right after the arguments."""
     first_index: int = 0
     """What ``{index}`` counts from."""
 
@@ -123,6 +125,8 @@ class Channels:
     reasoning: str
     preamble: str
     """How content is opened when calls follow."""
+    continues: str = ""
+    """What the rest of a header begins with whose opener the prompt has written."""
 
 
 @dataclass(frozen=True, slots=True)

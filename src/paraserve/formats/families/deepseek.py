@@ -12,8 +12,11 @@ _FENCED = Calls(
     close="\n```<｜tool▁call▁end｜>",
     between="\n",
     section_close="<｜tool▁calls▁end｜>",
+    also_closes=("```", "<｜tool▁call▁end｜>"),
 )
-_BARE = replace(_FENCED, open="<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>", close="<｜tool▁call▁end｜>", between="")
+_BARE = replace(
+    _FENCED, open="<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>", close="<｜tool▁call▁end｜>", between="", also_closes=()
+)
 
 
 def _dsml(block: str, space: str = "") -> Calls:

@@ -156,6 +156,7 @@ GPT_OSS = Format(
         call=r"\bto=(?:functions\.)?(?P<name>[^\s<]+)",
         reasoning=r"<\|channel\|>\s*analysis\b",
         preamble="<|channel|>commentary<|message|>",
+        continues="to=",
     ),
     content_open="<|channel|>final<|message|>",
     content_close="<|end|><|start|>assistant",
