@@ -234,7 +234,7 @@ class RemoteFaults:
         assert error.status == 502
 
     async def test_slow_reply_is_no_silence_while_bytes_come(self, remote: Remote) -> None:
-        remote.model.behaviour.delay = 0.08  # the fixture's idle timeout is less than two of these twelve together
+        remote.model.behaviour.delay = 0.08  # twelve of them are longer than the fixture's idle timeout
         assert len(ids_of(await collect(remote.engine, ask()))) == 12
 
     async def test_messages_of_failures_carry_no_address(self, remote: Remote) -> None:

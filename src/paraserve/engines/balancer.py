@@ -1,0 +1,193 @@
+"""Several engines of the same model behind one engine contract.
+
+Never knows how an engine is reached, or what is cached where: a request goes to the engine with the fewest requests
+in flight, and what is cleverer than that is a router's job. Two invariants: a request moves to another engine only
+while nothing of it has run (it could not be delivered, or was turned away), so that a request which kills an engine
+does not visit them all; and an engine that is put aside comes back by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from paraserve.engines.base import (
+    Engine,
+    EngineChunk,
+    EngineError,
+    EngineHealth,
+    EngineInfo,
+    EngineRequest,
+    EngineStartError,
+)
+
+logger = logging.getLogger(__name__)
+
+_FAILURES_IN_A_ROW = 3
+"""Failures other than "not there" that put an engine aside: one alone may be the request's doing."""
+
+_TURNED_AWAY = frozenset({"engine_unreachable", "engine_overloaded"})
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Seconds until an engine that is aside is asked again: doubled each time, up to the longest."""
+
+    first: float = 1.0
+    longest: float = 30.0
+
+
+@dataclass(eq=False, slots=True)
+class _Member:
+    engine: Engine
+    number: int
+    started: bool = False
+    aside: bool = False
+    in_flight: int = 0
+    failures: int = 0
+
+
+class BalancedEngine:
+    """Least requests in flight over the engines that are well.
+
+    Args:
+        engines: two or more, all of one model. One that does not start is brought in when it does.
+    """
+
+    def __init__(self, engines: Sequence[Engine], *, backoff: Backoff | None = None) -> None:
+        self._members = [_Member(engine, number) for number, engine in enumerate(engines, 1)]
+        self._backoff = backoff or Backoff()
+        self._info: EngineInfo | None = None
+        self._probes: set[asyncio.Task[None]] = set()
+
+    @property
+    def info(self) -> EngineInfo:
+        """What every engine can do: the smallest limits, the common capabilities."""
+        if self._info is None:
+            raise RuntimeError("the engines have not been started")
+        return self._info
+
+    async def start(self) -> None:
+        """Start all; at least one has to. Raises `EngineStartError`."""
+        outcomes = await asyncio.gather(*(self._join(member) for member in self._members), return_exceptions=True)
+        problems = [outcome for outcome in outcomes if outcome is not None]
+        if unforeseen := [problem for problem in problems if not isinstance(problem, EngineStartError)]:
+            raise unforeseen[0]
+        if len(problems) == len(self._members):
+            raise problems[0]
+        for member, problem in zip(self._members, outcomes, strict=True):
+            if problem is not None:
+                self._put_aside(member, str(problem))
+
+    async def stop(self) -> None:
+        for probe in self._probes:
+            probe.cancel()
+        await asyncio.gather(*self._probes, return_exceptions=True)
+        await asyncio.gather(*(member.engine.stop() for member in self._members))
+
+    async def health(self) -> EngineHealth:
+        """Well while one engine is; those that are not are put aside."""
+        asked = [member for member in self._members if not member.aside]
+        answers = await asyncio.gather(*(member.engine.health() for member in asked))
+        for member, answer in zip(asked, answers, strict=True):
+            if not answer.ok:
+                self._put_aside(member, answer.reason)
+        if any(answer.ok for answer in answers):
+            return EngineHealth(True)
+        return EngineHealth(False, answers[0].reason if answers else "every engine is put aside")
+
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineChunk, None]:
+        tried: list[_Member] = []
+        while True:
+            member = self._pick(tried)
+            tried.append(member)
+            begun = False
+            member.in_flight += 1
+            try:
+                async with aclosing(member.engine.generate(request)) as chunks:  # type: ignore[type-var]
+                    async for chunk in chunks:
+                        begun = True
+                        yield chunk
+                member.failures = 0
+                return
+            except EngineError as error:
+                self._judge(member, error)
+                if begun or error.code not in _TURNED_AWAY or len(tried) == len(self._started()):
+                    raise
+            finally:
+                member.in_flight -= 1
+
+    def _started(self) -> list[_Member]:
+        return [member for member in self._members if member.started]
+
+    def _pick(self, tried: Sequence[_Member]) -> _Member:
+        """When all are aside, one of them is asked all the same: it may be back, and a wrong no helps nobody."""
+        left = [member for member in self._started() if member not in tried]
+        well = [member for member in left if not member.aside]
+        return min(well or left, key=lambda member: member.in_flight)
+
+    def _judge(self, member: _Member, error: EngineError) -> None:
+        if error.code == "engine_unreachable":
+            self._put_aside(member, error.message)
+        elif error.status >= 500 and error.code != "engine_overloaded":
+            member.failures += 1
+            if member.failures >= _FAILURES_IN_A_ROW:
+                self._put_aside(member, error.message)
+        else:
+            member.failures = 0
+
+    async def _join(self, member: _Member) -> None:
+        await member.engine.start()
+        info = member.engine.info
+        if self._info is not None and info.vocab_size != self._info.vocab_size:
+            await member.engine.stop()
+            raise EngineStartError(f"engine {member.number} runs another model: their vocabularies differ in size")
+        self._info = info if self._info is None else _common(self._info, info)
+        member.started = True
+
+    def _put_aside(self, member: _Member, reason: str) -> None:
+        if member.aside:
+            return
+        member.aside = True
+        logger.warning("engine %d is put aside: %s", member.number, reason)
+        probe = asyncio.get_running_loop().create_task(self._probe(member))
+        self._probes.add(probe)
+        probe.add_done_callback(self._probes.discard)
+
+    async def _probe(self, member: _Member) -> None:
+        wait = self._backoff.first
+        while True:
+            await asyncio.sleep(wait)
+            if await self._is_back(member):
+                break
+            wait = min(wait * 2, self._backoff.longest)
+        member.aside, member.failures = False, 0
+        logger.warning("engine %d is back", member.number)
+
+    async def _is_back(self, member: _Member) -> bool:
+        if member.started:
+            return (await member.engine.health()).ok
+        try:
+            await self._join(member)
+        except EngineStartError as error:
+            logger.debug("engine %d is still away: %s", member.number, error)
+            return False
+        return True
+
+
+def _common(one: EngineInfo, other: EngineInfo) -> EngineInfo:
+    return EngineInfo(
+        model=one.model,
+        context_length=min(one.context_length, other.context_length),
+        vocab_size=one.vocab_size,
+        eos_token_ids=one.eos_token_ids,
+        constraints=one.constraints & other.constraints,
+        defers_constraints=one.defers_constraints and other.defers_constraints,
+        prompt_logprobs=one.prompt_logprobs and other.prompt_logprobs,
+        media=one.media & other.media,
+        version=one.version,
+        max_logprobs=min(one.max_logprobs, other.max_logprobs),
+    )
