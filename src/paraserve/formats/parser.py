@@ -163,6 +163,11 @@ class OutputParser:
         """Whether the text fed so far ends inside reasoning. A marker that is not whole has not ended it yet."""
         return self._mode is Mode.REASONING
 
+    @property
+    def open_call(self) -> bool:
+        """Whether a call was begun and is not complete. It stays so when the reply ends within it."""
+        return self._calls > self.completed_calls
+
     def feed(self, text: str) -> list[FormatEvent]:
         """The events of more text."""
         if self._plain is not None and not self._plain(text):
