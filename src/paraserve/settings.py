@@ -155,10 +155,15 @@ class ServerSettings:
         help="Whose argument schemas the engine is made to obey when the model may choose to call: nobody's, those of "
         "tools with strict: true, every tool's.",
     )
-    undeclared_tools: Literal["text", "call"] = setting(
-        "text",
+    undeclared_tools: Literal["content", "call"] = setting(
+        "content",
         group=FORMATS,
-        help="What a call to a tool that the request did not declare becomes: text of the reply, or a call.",
+        help="What a call to a tool that the request did not declare becomes: content as the model wrote it, or a call.",
+    )
+    named_tool_finish_reason: Literal["tool_calls", "stop"] = setting(
+        "tool_calls",
+        group=FORMATS,
+        help="finish_reason of a reply that calls the function which tool_choice names; OpenAI says stop.",
     )
     history_normalization: Literal["auto", "off"] = setting(
         "auto",

@@ -1,0 +1,175 @@
+"""What the engine must obey: ``response_format``, ``regex``, ``ebnf`` and the tool choice as one `Constraint`.
+
+The form follows the engine's capabilities, never its name. Nothing that a client asked to be enforced is dropped: what
+the engine or the grammar cannot express is a 400 that names the field.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from paraserve.engines.base import Constraint, ConstraintKind, EngineInfo
+from paraserve.formats.grammar import (
+    GrammarError,
+    GrammarTarget,
+    response_format_constraint,
+    tool_call_constraint,
+)
+from paraserve.formats.spec import Format
+from paraserve.formats.types import ReplyStart, ToolSpec
+from paraserve.generation.plan import may_reason
+from paraserve.protocol.errors import RequestError
+from paraserve.protocol.sampling import ResponseFormat
+
+CACHED_GRAMMARS = 128
+"""Agents send the same tools turn after turn: the grammars of this many different requests are kept."""
+
+_TARGETS: tuple[GrammarTarget, ...] = ("structural_tag", "lark")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a request asks to be enforced.
+
+    Args:
+        tools: those that the model may call.
+        choice: ``auto``, ``required``, ``none`` or the name of one of the tools.
+        parallel: whether more than one call is allowed.
+        start: where the prompt leaves the model.
+    """
+
+    response_format: ResponseFormat | None = None
+    regex: str | None = None
+    ebnf: str | None = None
+    tools: Sequence[ToolSpec] = ()
+    choice: str = "none"
+    parallel: bool = True
+    start: ReplyStart = ReplyStart.HEADER
+
+    @property
+    def forces_tools(self) -> bool:
+        return self.choice not in ("auto", "none")
+
+    @property
+    def json_schema(self) -> tuple[bool, object]:
+        """Whether content must be JSON, and of which schema (None: any object)."""
+        chosen = self.response_format
+        if chosen is None or chosen.type == "text":
+            return False, None
+        return True, chosen.json_schema.schema_ if chosen.json_schema is not None else None
+
+
+class ConstraintBuilder:
+    """Makes constraints for one model on one engine.
+
+    Args:
+        added_tokens: text to id of the tokenizer's added tokens, for grammars that match markers by id.
+    """
+
+    def __init__(self, format: Format, info: EngineInfo, added_tokens: Mapping[str, int]) -> None:
+        self._format = format
+        self._info = info
+        self._tokens = added_tokens
+        self._cache: OrderedDict[bytes, str | None] = OrderedDict()
+
+    async def build(self, wanted: Wanted) -> Constraint | None:
+        """The constraint, or None where nothing is to be enforced. Grammars are written off the event loop.
+
+        Raises:
+            RequestError: 400, ``param`` names the field that cannot be enforced.
+        """
+        if wanted.regex is not None:
+            return self._as_is("regex", wanted.regex, "regex", wanted)
+        if wanted.ebnf is not None:
+            return self._as_is("ebnf", wanted.ebnf, "ebnf", wanted)
+        is_json, _ = wanted.json_schema
+        strict = any(tool.strict for tool in wanted.tools)
+        if not is_json and not wanted.forces_tools and not (wanted.choice == "auto" and strict):
+            return None
+        target = next((t for t in _TARGETS if t in self._info.constraints), None)
+        if target is None:
+            return self._without_grammar(wanted)
+        value = await self._grammar(wanted, target)
+        covers = not self._info.defers_constraints and may_reason(self._format, wanted.start)
+        return None if value is None else Constraint(target, value, covers_reasoning=covers)
+
+    def _as_is(self, kind: ConstraintKind, value: str, param: str, wanted: Wanted) -> Constraint:
+        """A constraint in the engine's own kind. Nothing can be put in front of it: the reasoning must be over, or the
+        engine must wait for its end."""
+        if kind not in self._info.constraints:
+            raise _unsupported(param)
+        if may_reason(self._format, wanted.start) and not self._info.defers_constraints:
+            raise RequestError(
+                f"{param}: this engine would apply it to the model's reasoning; turn the reasoning off",
+                param=param,
+                code="unsupported_parameter",
+            )
+        return Constraint(kind, value)
+
+    def _without_grammar(self, wanted: Wanted) -> Constraint | None:
+        """An engine that knows JSON schemas at most, and no grammar of ours."""
+        if wanted.forces_tools:
+            raise _unsupported("tool_choice")
+        is_json, schema = wanted.json_schema
+        if not is_json:
+            raise _unsupported("tools")
+        if wanted.tools:
+            raise _unsupported("response_format")
+        if schema is None:
+            return self._as_is("json_object", "", "response_format", wanted)
+        return self._as_is("json_schema", msgspec.json.encode(schema).decode(), "response_format", wanted)
+
+    async def _grammar(self, wanted: Wanted, target: GrammarTarget) -> str | None:
+        key = msgspec.json.encode(
+            (
+                target,
+                wanted.json_schema,
+                [(tool.name, tool.parameters, tool.strict) for tool in wanted.tools],
+                wanted.choice,
+                wanted.parallel,
+                wanted.start.value,
+            )
+        )
+        if key not in self._cache:
+            try:
+                self._cache[key] = await asyncio.to_thread(self._write, wanted, target)
+            except GrammarError as error:
+                raise RequestError(str(error), param=error.path, code="unsupported_schema") from None
+            if len(self._cache) > CACHED_GRAMMARS:
+                self._cache.popitem(last=False)
+        self._cache.move_to_end(key)
+        return self._cache[key]
+
+    def _write(self, wanted: Wanted, target: GrammarTarget) -> str | None:
+        is_json, schema = wanted.json_schema
+        allow_reasoning = not self._info.defers_constraints
+        if is_json and not wanted.forces_tools:
+            return response_format_constraint(
+                self._format,
+                schema,
+                target=target,
+                tools=wanted.tools,
+                parallel=wanted.parallel,
+                start=wanted.start,
+                allow_reasoning=allow_reasoning,
+                tokens=self._tokens,
+            )
+        return tool_call_constraint(
+            self._format,
+            wanted.tools,
+            wanted.choice,
+            target=target,
+            parallel=wanted.parallel,
+            start=wanted.start,
+            allow_reasoning=allow_reasoning,
+            tokens=self._tokens,
+        )
+
+
+def _unsupported(param: str) -> RequestError:
+    return RequestError(f"{param}: this engine cannot enforce it", param=param, code="unsupported_parameter")
