@@ -167,9 +167,16 @@ def _system_facts(prober: Prober, source: str) -> dict[str, Any]:
         ),
         "leading_mixed": takes_developer
         and whole(system(probes.SYSTEM), late, user(probes.USER), texts=(probes.SYSTEM, probes.LATE)),
-        "late_system": all(
-            whole(*start, *head, system(probes.LATE), user(probes.NEXT), texts=(probes.LATE, probes.NEXT))
-            for start in ([], [system(probes.SYSTEM)])
+        "late_system": whole(*head, system(probes.LATE), user(probes.NEXT), texts=(probes.LATE, probes.NEXT))
+        and (
+            not takes_system
+            or whole(
+                system(probes.SYSTEM),
+                *head,
+                system(probes.LATE),
+                user(probes.NEXT),
+                texts=(probes.SYSTEM, probes.LATE, probes.NEXT),
+            )
         ),
         "developer": takes_developer,
         "late_developer": takes_developer

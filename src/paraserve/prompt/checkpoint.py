@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from paraserve.prompt.errors import CheckpointError
+from paraserve.prompt.gguf import GgufModel, gguf_model, gguf_tokenizer
 from paraserve.prompt.hf_tokenizer import SPECIAL_TOKEN_NAMES, HuggingFaceTokenizer, TokenizerFileError, token_text
 from paraserve.prompt.template import ChatTemplate
 from paraserve.prompt.tiktoken_tokenizer import TiktokenTokenizer
@@ -75,14 +76,19 @@ def load_checkpoint(
     if not source.exists():
         raise CheckpointError(f"there is no tokenizer at {source}: --tokenizer-path takes a directory or a .gguf file")
     model = _read_model(model_path)
-    config = _read_tokenizer_config(source)
-    tokenizer, sources, specials = _read_tokenizer(source, config)
+    config = {} if source.is_file() else _read_json(source / _TOKENIZER_CONFIG)
+    tokenizer, specials = _read_tokenizer(source, config)
+    sources = _read_templates(source, config)
+    if not sources and source != model_path:
+        sources = _read_templates(
+            model_path, {} if model_path.is_file() else _read_json(model_path / _TOKENIZER_CONFIG)
+        )
     return Checkpoint(
         path=model_path,
         tokenizer=tokenizer,
         templates=_choose_templates(sources, chat_template),
         special_tokens=specials,
-        eos_token_ids=tokenizer.eos_token_ids | _eos_ids(model.config) | _eos_ids(model.generation_config),
+        eos_token_ids=tokenizer.eos_token_ids | model.eos_token_ids,
         context_length=model.context_length,
         generation_config=model.generation_config,
         config=model.config,
@@ -90,24 +96,33 @@ def load_checkpoint(
     )
 
 
+_TOKENIZER_CONFIG = "tokenizer_config.json"
+
+
 @dataclass(frozen=True, slots=True)
 class _ModelFiles:
     config: Mapping[str, Any]
-    generation_config: Mapping[str, Any]
     context_length: int | None
+    eos_token_ids: frozenset[int]
+    generation_config: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _read_model(path: Path) -> _ModelFiles:
+    if path.is_file():
+        model = gguf_model(path)
+        # The vocabulary's arrays are the tokenizer's; what is left is small enough to show.
+        facts = {key: value for key, value in model.metadata.items() if not isinstance(value, list)}
+        return _ModelFiles(facts, model.context_length, model.eos_token_ids)
     config = _read_json(path / "config.json")
-    return _ModelFiles(config, _read_json(path / "generation_config.json"), context_length_of(config))
+    generation = _read_json(path / "generation_config.json")
+    return _ModelFiles(config, context_length_of(config), _eos_ids(config) | _eos_ids(generation), generation)
 
 
-def _read_tokenizer_config(path: Path) -> Mapping[str, Any]:
-    return {} if path.is_file() else _read_json(path / "tokenizer_config.json")
-
-
-def _read_tokenizer(path: Path, config: Mapping[str, Any]) -> tuple[Tokenizer, dict[str, str], dict[str, str]]:
-    """The tokenizer, the sources of its templates by name, and its named special tokens."""
+def _read_tokenizer(path: Path, config: Mapping[str, Any]) -> tuple[Tokenizer, dict[str, str]]:
+    """The tokenizer, and its named special tokens."""
+    if path.is_file():
+        model: GgufModel = gguf_model(path)
+        return gguf_tokenizer(path, model.metadata), dict(model.special_tokens)
     try:
         if (path / "tokenizer.json").is_file():
             tokenizer: Tokenizer = HuggingFaceTokenizer.from_directory(path)
@@ -121,7 +136,11 @@ def _read_tokenizer(path: Path, config: Mapping[str, Any]) -> tuple[Tokenizer, d
     except TokenizerFileError as error:
         raise CheckpointError(str(error)) from error
     texts = {name: token_text(config.get(name)) for name in SPECIAL_TOKEN_NAMES}
-    return tokenizer, _directory_templates(path, config), {name: text for name, text in texts.items() if text}
+    return tokenizer, {name: text for name, text in texts.items() if text}
+
+
+def _read_templates(path: Path, config: Mapping[str, Any]) -> dict[str, str]:
+    return dict(gguf_model(path).chat_templates) if path.is_file() else _directory_templates(path, config)
 
 
 def _directory_templates(path: Path, config: Mapping[str, Any]) -> dict[str, str]:

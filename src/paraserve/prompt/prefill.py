@@ -5,6 +5,7 @@ Never adapts messages. One invariant: the prompt ends with the client's own last
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,9 +26,10 @@ def continue_final(
 ) -> tuple[str, str, ReplyStart]:
     """The prompt, the prefilled text, and where the reply goes on.
 
-    A prefill that opens reasoning and does not close it (or a message with reasoning and no content) goes on inside
-    reasoning: it follows the generation prompt. Everything else is rendered as the template renders an assistant's
-    message, up to the prefill's end.
+    The last message is rendered as the template renders it, up to the prefill's end. A prefill that starts with
+    reasoning is different where it is not closed (a message with reasoning and no content is one, too), or where the
+    template would lose it or put an empty block before it: it follows the generation prompt, as if the model had
+    written it.
 
     Raises:
         PromptError: the last message is no assistant's text, or the template does not show it.
@@ -38,20 +40,30 @@ def continue_final(
         raise PromptError(f"{path}: continue_final_message needs an assistant message with text at the end", path)
     content = last.get("content")
     text = content if isinstance(content, str) else joined_text(content or ())
-    opened = open_reasoning(text, markers)
     thought = last.get("reasoning_content")
-    if opened is None and not text and isinstance(thought, str) and thought and markers:
-        opened, text = markers[0], markers[0][0].strip() + thought
-    if opened is not None and not text.partition(opened[0])[0].strip():
-        prompt = render(messages[:-1], True)
-        start = reply_start(prompt, markers, content_openers)
-        if start is not ReplyStart.CONTENT:
-            return _go_on(prompt, text.partition(opened[0]), start), text, ReplyStart.REASONING
+    if not text and isinstance(thought, str) and thought and markers:
+        text = markers[0][0].strip() + thought
     rendered = render([*messages[:-1], {**last, "content": text + END}], False)
-    cut = rendered.rfind(END)
-    if cut < 0:
+    native = rendered[: rendered.rfind(END)] if END in rendered else None
+    opening = next((opening.strip() for opening, _ in markers if text.lstrip().startswith(opening.strip())), None)
+    if opening is not None:
+        unclosed = open_reasoning(text, markers) is not None
+        earlier = render(messages[:-1], False).count(opening)
+        if unclosed or native is None or not _one_block(native, text, opening, earlier):
+            prompt = render(messages[:-1], True)
+            start = reply_start(prompt, markers, content_openers)
+            if start is not ReplyStart.CONTENT:
+                state = ReplyStart.REASONING if unclosed else ReplyStart.CONTENT
+                return _go_on(prompt, text.partition(opening), start), text, state
+    if native is None:
         raise PromptError(f"{path}: this model's chat template cannot end a prompt inside a message", path)
-    return rendered[:cut], text, ReplyStart.CONTENT
+    return native, text, ReplyStart.CONTENT
+
+
+def _one_block(native: str, text: str, opening: str, earlier: int) -> bool:
+    """The template itself made one block of reasoning of the prefill's: nothing lost, no empty block before it."""
+    thought = re.split(r"<|\[", text.partition(opening)[2], maxsplit=1)[0].strip()
+    return native.count(opening) - earlier <= 1 and thought in native
 
 
 def _go_on(prompt: str, parts: tuple[str, str, str], start: ReplyStart) -> str:

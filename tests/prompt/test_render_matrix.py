@@ -1,0 +1,102 @@
+"""Every awkward conversation through every real template: nothing leaks, nothing is lost, nothing but a clean 400."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import jinja2
+import pytest
+from byte_tokenizer import ByteTokenizer
+from matrix_cases import CASES, TOOLS, judge
+from reference_jinja import Raised, render
+
+from paraserve.prompt.capabilities import TemplateCapabilities
+from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest
+from paraserve.prompt.checkpoint import Checkpoint
+from paraserve.prompt.errors import PromptError
+from paraserve.prompt.template import ChatTemplate
+
+
+def drops_text(source: str, takes: TemplateCapabilities) -> bool:
+    """The template drops the text beside tool calls from messages that are already perfect for it."""
+    if not takes.call_text_shown:
+        return True
+    try:
+        return "CONTENT_SENT" not in render(source, CASES["args_dict"][0](), TOOLS)
+    except (jinja2.TemplateError, Raised, TypeError):
+        return False
+
+
+SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
+
+
+@pytest.fixture(scope="module")
+def prompts(shared_assets: Path) -> Iterator[dict[Path, ChatPrompt]]:
+    """One for each real template, probed once."""
+    made = {}
+    for path in sorted((shared_assets / "templates").glob("*.jinja")):
+        template = ChatTemplate.compile(path.read_text())
+        checkpoint = Checkpoint(path, ByteTokenizer(), {"default": template}, SPECIAL_TOKENS)
+        made[path] = ChatPrompt(checkpoint, reasoning_markers=(("<think>", "</think>"),))
+    assert len(made) > 70
+    yield made
+    for prompt in made.values():
+        prompt.close()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_template_leaks_a_repr_or_loses_a_message(case, prompts):
+    build, wanted = CASES[case]
+    faults = []
+    for path, prompt in prompts.items():
+        takes = prompt.capabilities["default"]
+        try:
+            text = prompt.prepare(ChatPromptRequest(build(), TOOLS)).text
+        except PromptError as error:
+            if not error.param.startswith("messages"):
+                faults.append((path.stem, error.message))
+            continue
+        verdict = judge(text, wanted, drops_text_beside_calls=drops_text(path.read_text(), takes))
+        if verdict != "ok":
+            faults.append((path.stem, verdict))
+    assert faults == []
+
+
+def test_only_templates_without_tools_or_with_a_broken_sandbox_refuse(prompts):
+    """The refusals of the matrix are known by name: a new one is a regression."""
+    refused = set()
+    for path, prompt in prompts.items():
+        for build, _ in CASES.values():
+            try:
+                prompt.prepare(ChatPromptRequest(build(), TOOLS))
+            except PromptError:
+                refused.add(path.stem)
+    assert refused == {
+        "gemma3",
+        "glm-4-9b-0414.vllm",
+        "kimi-k2-instruct.llamacpp",
+        "kimi-k2-thinking.llamacpp",
+        "smollm2",
+        "smollm3",
+    }
+
+
+def test_what_a_template_takes_goes_through_untouched(prompts):
+    """Perfect messages, in the form that each template was written for, render byte for byte as in plain Jinja."""
+    build, _ = CASES["args_dict"]
+    for path, prompt in prompts.items():
+        source = path.read_text()
+        takes = prompt.capabilities["default"]
+        messages = build()
+        if not takes.calls:
+            messages = [message for message in messages if message["role"] != "tool" and "tool_calls" not in message]
+            messages = [messages[0], messages[1], messages[-2], messages[-1]]
+        elif "object" not in takes.arguments:
+            messages[2]["tool_calls"][0]["function"]["arguments"] = '{"city": "x"}'
+        if takes.calls and "text" not in takes.call_contents:
+            messages[2]["content"] = None
+        if not takes.system:
+            del messages[0]
+        tools = TOOLS if takes.calls else None
+        prepared = prompt.prepare(ChatPromptRequest(messages, tools))
+        assert prepared.text == render(source, messages, tools), path.stem
+        assert set(prepared.normalizations) <= {"tools_not_in_prompt"}, path.stem
