@@ -161,6 +161,7 @@ class FakeSGLang:
             meta["prefill_meta_info"] = {"cached_tokens": self.prefill_cached}
         if body.get("return_logprob"):
             meta |= self._logprobs(body, step.new if self.incremental else step.ids)
+            meta["output_token_logprobs_length"] = len(step.ids)
         return meta
 
     def _logprobs(self, body: dict[str, Any], ids: list[int]) -> dict[str, Any]:

@@ -49,6 +49,8 @@ class _MetaInfo(msgspec.Struct):
     cached_tokens: int | None = None
     prefill_meta_info: _PrefillMeta | None = None
     output_token_logprobs: msgspec.Raw = _EMPTY
+    output_token_logprobs_length: int | None = None
+    """Of the whole list, in either kind of stream."""
     output_top_logprobs: msgspec.Raw = _EMPTY
     input_token_logprobs: msgspec.Raw = _EMPTY
     input_top_logprobs: msgspec.Raw = _EMPTY
@@ -199,12 +201,13 @@ def read_logprobs(meta: _MetaInfo, start: int, ids: Sequence[int], top: int) -> 
     """
     if not ids:
         return []
-    values = _from(_decode_logprobs, bytes(meta.output_token_logprobs), start, b"],[")[: len(ids)]
+    length = meta.output_token_logprobs_length or 0
+    values = _from(_decode_logprobs, bytes(meta.output_token_logprobs), start, length, b"],[")[: len(ids)]
     if [value[1] for value in values] != list(ids):
         raise garbled()
     ranked: Sequence[list[_Logprob] | None] = ()
     if top:
-        ranked = _from(_decode_top, bytes(meta.output_top_logprobs), start, b"]],[[")[: len(ids)]
+        ranked = _from(_decode_top, bytes(meta.output_top_logprobs), start, length, b"]],[[")[: len(ids)]
     return [
         TokenLogprob(token, _NO_LOGPROB if value is None else value, _pairs(ranked[i], top) if i < len(ranked) else ())
         for i, (value, token, _) in enumerate(values)
@@ -220,20 +223,24 @@ def read_prompt_logprobs(meta: _MetaInfo, top: int) -> list[TokenLogprob | None]
     ]
 
 
-def _from(decode: Callable[[bytes], list[_Item]], raw: bytes, start: int, boundary: bytes) -> list[_Item]:
-    """The items of a JSON list of lists from ``start`` on.
+def _from(decode: Callable[[bytes], list[_Item]], raw: bytes, start: int, length: int, boundary: bytes) -> list[_Item]:
+    """The items from ``start`` on of a JSON list of lists that has ``length`` items, 0 where that is not known.
 
-    Only they are decoded when the list is spelled compactly and holds no text, so that ``boundary`` can only be the
-    space between two items; the number of items is then that of the boundaries and one.
+    With a known length only they are decoded: found from the end by the ``boundary`` between two items, which is sure
+    where the piece that it cuts off holds no text and nothing else that could look like one.
     """
-    if start and not any(odd in raw for odd in _NOT_PLAIN):
-        skipped = raw.count(boundary) + 1 - start
+    wanted = length - start
+    if 0 < wanted < length:
         at = len(raw)
-        for _ in range(skipped):
+        for _ in range(wanted):
             at = raw.rfind(boundary, 0, at)
-        if skipped <= 0:
-            return []
-        return decode(b"[" + raw[at + boundary.index(b",") + 1 :])
+            if at < 0:
+                break
+        piece = raw[at + boundary.index(b",") + 1 :]
+        if at >= 0 and not any(odd in piece for odd in _NOT_PLAIN):
+            items = decode(b"[" + piece)
+            if len(items) == wanted:
+                return items
     return decode(raw)[start:]
 
 

@@ -1,0 +1,160 @@
+"""The pooled client: stale connections, timeouts, retries."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.engines.contract import collect, ids_of
+from tests.engines.remote_faults import PROMPT, ask
+from tests.fakes.sequences import VOCAB
+from tests.fakes.serving import free_port, serving
+from tests.fakes.sglang_fake import FakeSGLang
+
+from paraserve.engines.base import EngineError
+from paraserve.engines.http import EngineHTTP, HTTPTimeouts
+from paraserve.engines.remote import ModelFacts
+from paraserve.engines.sglang import SGLangEngine
+
+ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+
+class Wire:
+    """A server that does with each request of each connection what its script says, byte by byte."""
+
+    def __init__(self, *scripts: list[str]) -> None:
+        self.scripts = list(scripts)
+        self.requests: list[int] = []
+        """The number of the connection that each request came on."""
+        self.connections = 0
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number, self.connections = self.connections, self.connections + 1
+        script = self.scripts[number] if number < len(self.scripts) else []
+        try:
+            for action in script:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]
+                await reader.readexactly(int(length or 0))
+                self.requests.append(number)
+                if action == "answer":
+                    writer.write(ANSWER)
+                elif action == "half":
+                    writer.write(ANSWER[:-1])
+                elif action == "hang":
+                    await asyncio.sleep(30)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def client_of(wire: Wire, **timeouts: float) -> AsyncIterator[EngineHTTP]:
+    server = await asyncio.start_server(wire, "127.0.0.1", 0)
+    http = EngineHTTP(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", timeouts=HTTPTimeouts(**timeouts))
+    await http.open()
+    try:
+        yield http
+    finally:
+        await http.close()
+        server.close()
+
+
+async def post(http: EngineHTTP) -> bytes:
+    return (await http.post("/x", {"a": 1})).body
+
+
+async def test_connection_is_kept_for_the_next_request() -> None:
+    wire = Wire(["answer", "answer"])
+    async with client_of(wire) as http:
+        assert [await post(http), await post(http)] == [b"ok", b"ok"]
+    assert wire.requests == [0, 0]
+
+
+async def test_stale_pooled_connection_is_retried_once_on_a_fresh_one() -> None:
+    wire = Wire(["answer", "drop"], ["answer"])
+    async with client_of(wire) as http:
+        assert [await post(http), await post(http)] == [b"ok", b"ok"]
+    assert wire.requests == [0, 0, 1]
+
+
+async def test_second_connection_that_breaks_is_not_retried_again() -> None:
+    wire = Wire(["answer", "drop"], ["drop"], ["answer"])
+    async with client_of(wire) as http:
+        await post(http)
+        with pytest.raises(EngineError) as caught:
+            await post(http)
+    assert caught.value.status == 502
+    assert wire.requests == [0, 0, 1]
+
+
+async def test_fresh_connection_that_breaks_is_not_retried() -> None:
+    wire = Wire(["drop"], ["answer"])
+    async with client_of(wire) as http:
+        with pytest.raises(EngineError) as caught:
+            await post(http)
+    assert (caught.value.status, caught.value.code, caught.value.retryable) == (502, "engine_disconnected", True)
+    assert wire.requests == [0]
+
+
+async def test_nothing_is_retried_after_the_first_byte() -> None:
+    wire = Wire(["answer", "half"], ["answer"])
+    async with client_of(wire) as http:
+        await post(http)
+        with pytest.raises(EngineError) as caught:
+            await post(http)
+    assert caught.value.status == 502
+    assert wire.requests == [0, 0]
+
+
+async def test_call_that_hangs_is_a_timeout() -> None:
+    async with client_of(Wire(["hang"]), call=0.2) as http:
+        with pytest.raises(EngineError) as caught:
+            await post(http)
+    assert (caught.value.status, caught.value.code) == (504, "engine_timeout")
+
+
+async def test_refused_connection_is_unreachable_and_retryable() -> None:
+    http = EngineHTTP(f"http://127.0.0.1:{free_port()}")
+    await http.open()
+    with pytest.raises(EngineError) as caught:
+        await http.get("/health")
+    await http.close()
+    assert (caught.value.status, caught.value.code, caught.value.retryable) == (503, "engine_unreachable", True)
+    assert "127.0.0.1" not in caught.value.message
+
+
+async def test_slow_prefill_and_an_idle_pool_both_succeed() -> None:
+    """Record 112, with the server's keep-alive at a second."""
+    fake = FakeSGLang()
+    async with serving(fake, keep_alive=1) as url:
+        engine = SGLangEngine(url, ModelFacts(VOCAB), timeouts=HTTPTimeouts(connect=0.5, idle=5.0, call=2.0))
+        await engine.start()
+        fake.model.behaviour.first_delay = 2.5  # beyond every timeout but the idle one
+        first = await collect(engine, ask())
+        fake.model.behaviour.first_delay = 0.0
+        await asyncio.sleep(1.3)
+        second = await collect(engine, ask())
+        await engine.stop()
+    assert ids_of(first) == ids_of(second) == fake.model.reply_ids(PROMPT)[:12]
+
+
+async def test_base_url_may_have_a_path() -> None:
+    paths = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        paths.append(scope["path"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    async with serving(app) as url:
+        http = EngineHTTP(f"{url}/engine/")
+        await http.open()
+        assert (await http.get("/health")).json() == {}
+        await http.close()
+    assert paths == ["/engine/health"]
