@@ -1,0 +1,126 @@
+"""An engine's server as a child process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from tests.engines.contract import collect, ids_of
+from tests.engines.remote_faults import PROMPT, ask
+from tests.fakes.sequences import VOCAB, FakeModel
+
+from paraserve.engines.base import EngineStartError
+from paraserve.engines.child import ChildEngine, free_port, sglang_command, vllm_command
+from paraserve.engines.remote import ModelFacts
+from paraserve.engines.sglang import SGLangEngine
+
+PROGRAM = str(Path(__file__).resolve().parents[1] / "fakes" / "sglang_program.py")
+
+
+def child(command: list[str], port: int, **timeouts: float) -> ChildEngine:
+    url = f"http://127.0.0.1:{port}"
+    return ChildEngine(command, url, SGLangEngine(url, ModelFacts(VOCAB)), **timeouts)
+
+
+def sessions_of(marker: str) -> list[str]:
+    """Processes whose command line holds ``marker``."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if marker in (process / "cmdline").read_bytes().decode(errors="replace"):
+                found.append(process.name)
+        except OSError:
+            continue
+    return [pid for pid in found if pid != str(os.getpid())]
+
+
+async def test_child_is_started_waited_for_used_and_stopped() -> None:
+    port = free_port()
+    engine = child([sys.executable, PROGRAM, "--port", str(port), "--load-seconds", "0.3"], port)
+    await engine.start()
+    try:
+        assert engine.info.version == "0.5.23"
+        assert (await engine.health()).ok
+        assert ids_of(await collect(engine, ask())) == FakeModel().reply_ids(PROMPT)[:12]
+    finally:
+        await engine.stop()
+    assert sessions_of(f"{PROGRAM}\0--port\0{port}") == []
+    assert not (await engine.health()).ok
+
+
+async def test_child_that_dies_while_it_starts_is_told_at_once() -> None:
+    engine = child([sys.executable, "-c", "raise SystemExit(3)"], free_port())
+    with pytest.raises(EngineStartError, match="status 3"):
+        await engine.start()
+
+
+async def test_program_that_is_not_there_is_told() -> None:
+    with pytest.raises(EngineStartError, match="is it installed"):
+        await child(["no-such-program-of-ours"], free_port()).start()
+
+
+async def test_child_that_never_gets_ready_is_ended() -> None:
+    marker = f"child-{free_port()}-slow"
+    engine = child([sys.executable, "-c", "import time; time.sleep(60)", marker], free_port(), start_timeout=0.5)
+    with pytest.raises(EngineStartError, match="not ready"):
+        await engine.start()
+    assert sessions_of(marker) == []
+
+
+async def test_cancelled_start_leaves_no_child() -> None:
+    marker = f"child-{free_port()}-cancelled"
+    engine = child([sys.executable, "-c", "import time; time.sleep(60)", marker], free_port())
+    starting = asyncio.ensure_future(engine.start())
+    await asyncio.sleep(0.4)
+    assert sessions_of(marker)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert sessions_of(marker) == []
+
+
+async def test_child_that_ignores_the_signal_is_killed_with_its_own_children() -> None:
+    marker = f"child-{free_port()}-stubborn"
+    inner = f"import time; time.sleep(60)  # {marker}"
+    code = (
+        "import signal, subprocess, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        f"subprocess.run([sys.executable, '-c', {inner!r}])"
+    )
+    engine = child([sys.executable, "-c", code, marker], free_port(), start_timeout=1.0, stop_timeout=0.3)
+    with pytest.raises(EngineStartError, match="not ready"):
+        await engine.start()
+    await asyncio.sleep(0.1)
+    assert sessions_of(marker) == []
+
+
+async def test_child_that_dies_later_is_bad_health() -> None:
+    port = free_port()
+    engine = child([sys.executable, PROGRAM, "--port", str(port)], port)
+    await engine.start()
+    for pid in sessions_of(f"{PROGRAM}\0--port\0{port}"):
+        os.kill(int(pid), 9)
+    await asyncio.sleep(0.2)
+    health = await engine.health()
+    await engine.stop()
+    assert (health.ok, health.reason) == (False, "the engine's process has ended")
+
+
+def test_commands_carry_the_engines_own_flags_last() -> None:
+    sglang = sglang_command("/m", 7, ["--tp", "2"])
+    assert sglang[1:5] == ["-m", "sglang.launch_server", "--model-path", "/m"]
+    assert "--incremental-streaming-output" in sglang
+    assert sglang[-2:] == ["--tp", "2"]
+    vllm = vllm_command("/m", 7, ["--tensor-parallel-size", "2"])
+    assert vllm[:3] == ["vllm", "serve", "/m"]
+    assert "--enable-scale-out" in vllm
+    assert vllm[-2:] == ["--tensor-parallel-size", "2"]
+
+
+@pytest.mark.parametrize("flag", ["--port", "--port=8", "--host", "--model-path"])
+def test_flag_that_the_server_chooses_is_refused(flag: str) -> None:
+    for command in (sglang_command, vllm_command):
+        with pytest.raises(EngineStartError, match="leave it out"):
+            command("/m", 7, [flag, "8"])
