@@ -180,12 +180,12 @@ class _Plan:
 
     @property
     def openers(self) -> tuple[str, ...]:
-        """What begins a call, in every spelling that a reader understands and that has a marker."""
+        """What begins a call or a section of them, in every spelling that a reader understands and has a marker."""
         found = []
         for calls in self.format.calls:
-            if not calls.bare:
-                texts = [piece.text for piece in pieces(calls.section_open or calls.open) if isinstance(piece, Text)]
-                found.append(texts[0])
+            for template in (calls.section_open, calls.open) if not calls.bare else ():
+                first = pieces(template)[:1]
+                found += [piece.text for piece in first if isinstance(piece, Text)]
         return tuple(dict.fromkeys(found))
 
     @property
@@ -236,8 +236,7 @@ class _Plan:
     def bare_text(self) -> Tree:
         """Calls from the first character on, or text that cannot be taken for them."""
         starts = "{[" + "".join(calls.open[:1] + calls.section_open[:1] for calls in self.format.calls if calls.bare)
-        first = without(ANY_CHAR, chars(starts + " \t\r\n"))
-        text = sequence(tree.Pattern(first), tree.Tail(self.markers))
+        text = tree.Tail(self.markers, without(ANY_CHAR, chars(starts + " \t\r\n")))
         return tree.choice([self.section(), tree.Many(text, 0, 1)])
 
     def channel_text(self) -> Tree:

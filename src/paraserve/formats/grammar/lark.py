@@ -84,8 +84,8 @@ class _Writer:
                 return self.word(tree)
             case Until():
                 return self.until(tree)
-            case Tail(excludes):
-                return self.terminal(self.free(None, excludes))
+            case Tail(excludes, first):
+                return self.terminal(self.free(None if first is None else Cat((first, ANY_TEXT)), excludes))
             case Row(items):
                 return " ".join(self.expression(item) for item in items)
             case Choice(items):

@@ -8,7 +8,7 @@ holds the marker that ends it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from paraserve.formats.grammar.nodes import (
@@ -25,13 +25,13 @@ from paraserve.formats.grammar.nodes import (
     Ref,
     String,
 )
-from paraserve.formats.grammar.regex import ANY_CHAR, Regex, alt, chars, without
+from paraserve.formats.grammar.regex import ANY_CHAR, WORD, Chars, Regex, alt, chars, without
 from paraserve.formats.grammar.regex import text as exactly
 from paraserve.formats.grammar.tree import EMPTY, Literal, Many, Rule, Tree, Until, Word, choice, sequence
 from paraserve.formats.grammar.values import JSON, PYTHON, Scope, ValueWriter
 from paraserve.formats.spec import Elements, Field, Parameters, fill, pieces
 
-_FREE_KEY = without(ANY_CHAR, chars("<>=\"'/{}[]():,|｜ \t\r\n\\", ("\x00", "\x1f")))
+_FREE_KEY = Chars((*chars("-").ranges, *WORD.ranges))
 
 
 def options_of(node: Node, scope: Scope, seen: frozenset[str] = frozenset()) -> list[Node]:
@@ -156,7 +156,8 @@ class ParameterWriter:
         return raw_text(options, close, close.strip(), self.scope)
 
     def literals(self, options: list[Node]) -> Tree:
-        writer = ValueWriter(PYTHON if self.parameters.style == "python" else JSON, self.scope)
+        spelling = PYTHON if self.parameters.style == "python" else JSON
+        writer = ValueWriter(replace(spelling, avoid=self.parameters.close.strip()), self.scope)
         values = [writer.value(option) for option in options]
         if self.parameters.style == "python_scalars":
             # The models write Python's words; JSON's are understood as well.
@@ -203,7 +204,7 @@ class ElementWriter:
     def members(self, node: Object) -> Tree:
         parts: list[Tree] = []
         for item in node.properties:
-            if without(chars(item.name), _FREE_KEY).ranges or not item.name:
+            if without(chars(item.name), without(ANY_CHAR, chars("<>/\n"))).ranges or not item.name:
                 why = f"the family cannot spell the key {item.name!r}"
                 raise GrammarError(why, keyword="properties", path=self.scope.path)
             one = self.element(item.name, item.value)
@@ -216,8 +217,8 @@ class ElementWriter:
         return sequence(*parts)
 
     def element(self, key: str, node: Node) -> Tree:
-        if isinstance(node, Ref):
-            name = f"{self.scope.key}:element:{key}:{node.key}"
+        if any(isinstance(option, Ref) for option in (node.options if isinstance(node, OneOf) else (node,))):
+            name = f"{self.scope.key}:element:{key}:{node}"
             if name not in self.scope.rules:
                 self.scope.rules[name] = EMPTY
                 self.scope.rules[name] = self.element(key, OneOf(tuple(options_of(node, self.scope))))

@@ -109,20 +109,20 @@ def optional(item: Regex) -> Regex:
     return Repeat(item, 0, 1)
 
 
-def other_than(alphabet: Chars, words: Iterable[str], *, first: Chars | None = None) -> Regex:
-    """Non-empty strings over ``alphabet`` (that start in ``first``) that are none of ``words``."""
+def other_than(alphabet: Chars, words: Iterable[str], *, first: Chars | None = None, most: int = 64) -> Regex:
+    """Up to about ``most`` characters of ``alphabet``, the first in ``first``, that are none of ``words`` nor empty."""
     start = first or alphabet
     branches: list[Regex] = []
     rest = sorted({w for w in words if w})
     heads = sorted({w[0] for w in rest})
     free = without(start, chars("".join(heads)))
     if free.ranges:
-        branches.append(Cat((free, Repeat(alphabet, 0, None))))
+        branches.append(Cat((free, Repeat(alphabet, 0, max(most - 1, 0)))))
     for head in heads:
         if without(chars(head), start).ranges:
             continue
         tails = [w[1:] for w in rest if w[0] == head]
-        longer = other_than(alphabet, tails)
+        longer = other_than(alphabet, tails, most=max(most - 1, 1))
         branches.append(Cat((chars(head), longer if "" in tails else optional(longer))))
     return alt(*branches)
 
@@ -149,6 +149,15 @@ def lengths(regex: Regex) -> tuple[int, int | None]:
             pairs = [lengths(item) for item in items]
             known = [p[1] for p in pairs if p[1] is not None]
             return max(p[0] for p in pairs), min(known) if known else None
+
+
+def without_pair(first: str, second: str, plain: Chars, *others: Regex) -> Regex:
+    """Strings of ``plain`` characters and ``others`` in which ``second`` never follows ``first``."""
+    run = Repeat(chars(first), 1, None)
+    free, after = without(plain, chars(first)), without(plain, chars(first + second))
+    return Cat(
+        (Repeat(Alt((free, *others, Cat((run, Alt((after, *others)))))), 0, None), Repeat(chars(first), 0, None))
+    )
 
 
 def each_char(regex: Regex, change: Callable[[Chars], Regex]) -> Regex:

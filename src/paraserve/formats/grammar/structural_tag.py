@@ -83,10 +83,17 @@ class _Writer:
             case Until(close, excludes, regex):
                 text = _any_text(excludes) if regex is None else self.of_length(regex, excludes)
                 return _sequence([*text, {"type": "const_string", "value": close}])
-            case Tail(excludes):
-                return _sequence(_any_text(excludes))
+            case Tail(excludes, first):
+                return _sequence([*self.begin(first, excludes), *_any_text(excludes)])
             case _:
                 return {"type": "const_string", "value": ""}
+
+    def begin(self, first: Chars | None, excludes: tuple[str, ...]) -> list[Json]:
+        """A first character out of a set, none that may begin a marker."""
+        if first is None:
+            return []
+        allowed = without(first, chars("".join(word[0] for word in excludes)))
+        return [{"type": "grammar", "grammar": f"root ::= {_regular(allowed)}"}]
 
     def many(self, item: Tree, least: int, most: int | None) -> Json:
         content = self.node(item)
@@ -204,7 +211,8 @@ def _regular(regex: Regex) -> str:
         case Alt(items):
             return "(" + " | ".join(_regular(item) for item in items if not is_empty(item)) + ")"
         case Repeat(item, least, most):
-            return '""' if most == 0 or is_empty(item) else _regular(item) + quantifier(least, most)
+            inner = f"({_regular(item)})" if isinstance(item, Repeat) else _regular(item)
+            return '""' if most == 0 or is_empty(item) else inner + quantifier(least, most)
         case Both():
             raise ValueError("xgrammar has no intersections")
 

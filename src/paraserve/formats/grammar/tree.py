@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from paraserve.formats.grammar.regex import Regex
+from paraserve.formats.grammar.regex import Chars, Regex
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,9 +46,10 @@ class Until:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tail:
-    """Free text up to the end of the reply that holds none of ``excludes``."""
+    """Free text up to the end of the reply that holds none of ``excludes`` and, if given, begins with ``first``."""
 
     excludes: tuple[str, ...]
+    first: Chars | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

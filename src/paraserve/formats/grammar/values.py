@@ -7,6 +7,7 @@ the grammar, read back in its spelling, gives a value that the schema admits.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,7 @@ from paraserve.formats.grammar.nodes import (
 )
 from paraserve.formats.grammar.regex import (
     ANY_CHAR,
+    WORD,
     Alt,
     Both,
     Cat,
@@ -39,10 +41,12 @@ from paraserve.formats.grammar.regex import (
     each_char,
     has_both,
     is_empty,
+    never_spelling,
     of_length,
     other_than,
     text,
     without,
+    without_pair,
 )
 from paraserve.formats.grammar.tree import EMPTY, Choice, Literal, Many, Pattern, Rule, Tree, Until, choice, sequence
 
@@ -56,7 +60,6 @@ _UNICODE = Cat(
     )))
 )  # fmt: skip
 _NAMED_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
-_MUST_ESCAPE = chars("\"'\\", ("\x00", "\x1f"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,9 @@ class Spelling:
     """Strings stand between these marks with nothing escaped, keys are bare; empty: quoted and escaped strings."""
     python: bool = False
     """Python's string literals: in either quotes, without ``\\/`` and ``\\u`` pairs."""
+
+    avoid: str = ""
+    """A marker that no text of a value may hold: strings do without the pair of characters that it begins with."""
 
     @property
     def quotes(self) -> str:
@@ -180,7 +186,11 @@ class ValueWriter:
     def constants(self, value: Any) -> Tree:
         if isinstance(value, str) and self.spelling.python:
             return choice([Literal(_quoted(value, quote)) for quote in self.spelling.quotes])
-        return Literal(self.constant(value))
+        written = self.constant(value)
+        if self.spelling.avoid and self.spelling.avoid in written:
+            why = f"a constant holds {self.spelling.avoid!r}, which ends a value in this family's syntax"
+            raise GrammarError(why, keyword="enum", path=self.scope.path)
+        return Literal(written)
 
     def constant(self, value: Any) -> str:
         match value:
@@ -216,23 +226,33 @@ class ValueWriter:
 
     def escaped(self, node: String, quote: str) -> Regex:
         """What stands between the quotes."""
+        avoid = self.spelling.avoid[:2]
         if node.patterns:
             regex = self.scope.string_regex(node) or Repeat(ANY_CHAR, 0, None)
-            return each_char(regex, lambda found: _escaped_chars(found, quote))
+            smaller = never_spelling(regex, avoid) if avoid else regex
+            if smaller is None:
+                why = f"the keyword 'pattern' asks for {avoid!r}, which this family's syntax cannot hold here"
+                raise GrammarError(why, keyword="pattern", path=node.path)
+            return each_char(smaller, lambda found: _escaped_chars(found, quote))
         pair = [] if self.spelling.python else [_SURROGATE_PAIR, text("\\/")]
         named = [text(escape) for char, escape in _NAMED_ESCAPES.items() if char != quote]
-        char = Alt((without(ANY_CHAR, _must_escape(quote)), *named, text("\\" + quote), _UNICODE, *pair))
-        return Repeat(char, node.least, node.most)
+        plain, escapes = without(ANY_CHAR, _must_escape(quote)), (*named, text("\\" + quote), _UNICODE, *pair)
+        if avoid and node.least == 0 and node.most is None:
+            return without_pair(avoid[0], avoid[1], plain, *escapes)
+        return Repeat(Alt((without(plain, chars(avoid[:1])), *escapes)), node.least, node.most)
 
     def free_key(self, node: Object) -> Tree:
         """A key that is none of the declared ones, spelled without escapes (so that it cannot be one in disguise)."""
         if self.spelling.quote:
             return Pattern(self.scope.free_key(node, _BARE_KEY))
-        inner = self.scope.free_key(node, without(ANY_CHAR, _MUST_ESCAPE))
+        inner = self.scope.free_key(node, without(ANY_CHAR, chars("\"'\\" + self.spelling.avoid[:1], ("\x00", "\x1f"))))
         return Pattern(alt(*(Cat((chars(quote), inner, chars(quote))) for quote in self.spelling.quotes)))
 
     def member(self, name: str, value: Tree) -> Tree:
         if self.spelling.quote:
+            if not re.fullmatch(r"[^:={}\[\]()\"',<>\s]+", name):
+                why = f"the family cannot spell the key {name!r}"
+                raise GrammarError(why, keyword="properties", path=self.scope.path)
             return sequence(Literal(f"{name}:"), value)
         key = alt(*(text(_quoted(name, quote)) for quote in self.spelling.quotes))
         return sequence(Pattern(Cat((key, chars(":"), Repeat(chars(" "), 0, 1)))), value)
@@ -293,7 +313,7 @@ class ValueWriter:
         return sequence(self.opening("["), rest, self.closing("]"))
 
 
-_BARE_KEY = without(ANY_CHAR, chars("{}[]:,<>|\"' \t\r\n\\", ("\x00", "\x1f")))
+_BARE_KEY = Chars((*chars("-").ranges, *WORD.ranges))
 _HIGH, _LOW = (Cat((chars("dD"), chars(half), Repeat(_HEX, 2, 2))) for half in ("89abAB", "cdefCDEF"))
 _SURROGATE_PAIR = Cat((text("\\u"), _HIGH, text("\\u"), _LOW))
 
