@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from paraserve.engines.base import EngineError
+from paraserve.prompt.errors import PromptError
 from paraserve.protocol.errors import ErrorBody, RequestError
 
 log = logging.getLogger(__name__)
@@ -19,10 +20,12 @@ CLIENT_CLOSED_REQUEST = 499
 """nginx's status for a client that left; nobody reads it, but logs and metrics do."""
 
 
-def as_request_error(error: RequestError | EngineError) -> RequestError:
+def as_request_error(error: RequestError | EngineError | PromptError) -> RequestError:
     """What the client is told about a failure of any stage."""
     if isinstance(error, RequestError):
         return error
+    if isinstance(error, PromptError):
+        return RequestError(error.message, param=error.param, code=error.code)
     headers = {"retry-after": str(RETRY_AFTER_SECONDS)} if error.status == 503 else None
     return RequestError(error.message, status=error.status, param=error.param, code=error.code, headers=headers)
 
@@ -38,7 +41,7 @@ def error_response(error: RequestError) -> Response:
 
 
 async def on_request_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError | EngineError)
+    assert isinstance(error, RequestError | EngineError | PromptError)
     return error_response(as_request_error(error))
 
 

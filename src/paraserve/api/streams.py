@@ -7,15 +7,17 @@ has ended before the request ends. A frame is one complete event, so a keep-aliv
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import AsyncGenerator, Coroutine, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from starlette.types import Receive, Scope, Send
 
-from paraserve.api.errors import encode_error
+from paraserve.api.errors import encode_error, internal_error
 from paraserve.protocol.errors import RequestError
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -72,49 +74,57 @@ class EventStream:
     """An ASGI response that sends frames as they come.
 
     Args:
-        frames: whole server-sent events; closed when the client leaves.
+        frames: whole server-sent events.
+        close: ends the work behind the frames; called when the response is over, however it ended.
         headers: further response headers, lower case.
         keep_alive: seconds of silence after which a comment is sent; 0 is never.
     """
 
     def __init__(
-        self, frames: AsyncGenerator[bytes, None], *, headers: Mapping[str, str], keep_alive: float = 0.0
+        self,
+        frames: AsyncIterator[bytes],
+        *,
+        close: Callable[[], Awaitable[None]],
+        headers: Mapping[str, str],
+        keep_alive: float = 0.0,
     ) -> None:
         self._frames = frames
+        self._close = close
         self._headers = headers
         self._keep_alive = keep_alive
         self._last = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        tasks = [asyncio.ensure_future(self._pump(send)), asyncio.ensure_future(client_gone(receive))]
+        pump = asyncio.ensure_future(self._pump(send))
+        others = [asyncio.ensure_future(client_gone(receive))]
         if self._keep_alive:
-            tasks.append(asyncio.ensure_future(self._comment(send)))
+            others.append(asyncio.ensure_future(self._comment(send)))
         try:
-            await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({pump, *others}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            await _cancel(*tasks)
+            await _cancel(pump, *others)
             await _write(send, event(encode_error(stopping().body)), more=False)
             raise
-        pump = tasks[0]
-        failure = pump.exception() if pump.done() and not pump.cancelled() else None
-        await _cancel(*tasks)
-        if failure is not None:
-            raise failure
+        finally:
+            await _cancel(pump, *others)
+            await self._close()
+        if not pump.cancelled() and (bug := pump.exception()) is not None:
+            log.error("%s failed after its head was sent", scope["path"], exc_info=bug)
+            await _write(send, event(encode_error(internal_error().body)), more=False)
 
     async def _pump(self, send: Send) -> None:
-        async with aclosing(self._frames) as frames:
-            headers = {
-                "content-type": "text/event-stream; charset=utf-8",
-                "cache-control": "no-cache",
-                "x-accel-buffering": "no",
-                **self._headers,
-            }
-            raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-            await send({"type": "http.response.start", "status": 200, "headers": raw})
+        headers = {
+            "content-type": "text/event-stream; charset=utf-8",
+            "cache-control": "no-cache",
+            "x-accel-buffering": "no",
+            **self._headers,
+        }
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": raw})
+        self._last = time.monotonic()
+        async for frame in self._frames:
+            await _write(send, frame)
             self._last = time.monotonic()
-            async for frame in frames:
-                await _write(send, frame)
-                self._last = time.monotonic()
         await _write(send, b"", more=False)
 
     async def _comment(self, send: Send) -> None:

@@ -1,0 +1,219 @@
+"""``POST /v1/chat/completions``: one function for each step of a request's way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from paraserve.api.body import read_body
+from paraserve.api.chat_encoders import ChatFold, ChatReplyShape, ChatStream
+from paraserve.api.common import (
+    attributed,
+    check_logprobs,
+    check_stream_options,
+    deployment_of,
+    reply_id,
+    routing_hints,
+    usage_shape,
+    wants_continuous_usage,
+    wants_usage,
+)
+from paraserve.api.replies import ReplyOptions, streamed, whole
+from paraserve.engines.base import Sampling
+from paraserve.formats.types import ToolSpec
+from paraserve.generation.constraint import Wanted
+from paraserve.generation.limits import check_min_tokens, output_limit
+from paraserve.generation.plan import PromptPlan, ReplyPlan, may_reason, plan_runs
+from paraserve.generation.run import reply_events
+from paraserve.generation.sampling import resolve_sampling
+from paraserve.policies.base import PolicyLedger, ReplyRules
+from paraserve.prompt.chat import ChatPromptRequest, PreparedPrompt
+from paraserve.protocol.chat import ChatCompletionRequest, decode_chat
+from paraserve.protocol.errors import RequestError
+from paraserve.protocol.tools import NamedToolChoice, check_tools
+
+if TYPE_CHECKING:
+    from paraserve.deployment import Deployment
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTurn:
+    """A chat request on its way: as the policies left it, with what the later steps need to know."""
+
+    deployment: Deployment
+    request: ChatCompletionRequest
+    rules: ReplyRules
+    ledger: PolicyLedger
+    tools: Sequence[ToolSpec]
+    """Empty where the model shall not call any (``tool_choice: none``)."""
+    choice: str
+    """``auto``, ``required``, ``none`` or the name of a function."""
+
+
+async def create_chat_completion(request: Request) -> ASGIApp:
+    deployment = deployment_of(request)
+    sent = decode_chat(await read_body(request, deployment.settings.max_body_size))
+    model = deployment.model_name(sent.model)
+    check_stream_options(sent, deployment)
+    turn = begin_turn(deployment, sent)
+    with attributed(turn.ledger):
+        prompt = await prepare_prompt(turn)
+        sampling = _sampling(turn, prompt)
+        plan = await _plan(turn, prompt, request)
+        prompts = [
+            PromptPlan(
+                token_ids=prompt.token_ids,
+                sampling=sampling,
+                start=prompt.start,
+                prefill=prompt.prefill,
+                media=prompt.media,
+            )
+        ]
+        n = turn.request.n or 1
+        runs = plan_runs(plan, prompts, n=n, vocabulary=deployment.vocabulary)
+        shape = _shape(turn, plan.request_id, model, len(prompt.token_ids))
+        options = _options(turn)
+        turn.ledger.log(plan.request_id)
+        events = reply_events(deployment.engine, runs)
+        if turn.request.stream:
+            return await streamed(request, events, ChatStream(shape), options)
+        return await whole(request, events, ChatFold(shape, n), options)
+
+
+def begin_turn(deployment: Deployment, sent: ChatCompletionRequest) -> ChatTurn:
+    """The request as the policies in force want it."""
+    policies = deployment.policies.on("chat")
+    request, ledger = policies.apply(sent)
+    choice = _choice(request)
+    functions = check_tools(request.tools) if choice != "none" else ()
+    strictness = deployment.settings.tool_strictness
+    tools = [
+        ToolSpec(f.name, f.parameters or {}, strictness == "always" or (strictness == "requested" and bool(f.strict)))
+        for f in functions
+    ]
+    return ChatTurn(deployment, request, policies.rules, ledger, tools, choice)
+
+
+def _choice(request: ChatCompletionRequest) -> str:
+    if isinstance(request.tool_choice, NamedToolChoice):
+        return request.tool_choice.function.name
+    return request.tool_choice or ("auto" if request.tools else "none")
+
+
+async def prepare_prompt(turn: ChatTurn) -> PreparedPrompt:
+    """The prompt that the model reads. Raises `PromptError` or `RequestError`."""
+    request, chat = turn.request, turn.deployment.chat
+    if chat is None:
+        raise RequestError(
+            "This model has no chat template: use /v1/completions, or start the server with --chat-template.",
+            code="chat_template_missing",
+        )
+    return await chat.prepare_async(
+        ChatPromptRequest(
+            messages=request.messages,
+            tools=request.tools if turn.tools else None,
+            template_kwargs=request.chat_template_kwargs or {},
+            add_generation_prompt=request.add_generation_prompt is not False,
+            continue_final_message=bool(request.continue_final_message),
+            reasoning_effort=request.reasoning_effort,
+            documents=request.documents,
+        )
+    )
+
+
+def _sampling(turn: ChatTurn, prompt: PreparedPrompt) -> Sampling:
+    deployment, rules, ledger = turn.deployment, turn.rules, turn.ledger
+    param, requested = turn.request.output_limit
+    prompt_tokens = len(prompt.token_ids)
+    if prompt_tokens >= deployment.context_length:
+        ledger.used("overflow_status", 400, rules.overflow_status)
+    limit = output_limit(
+        prompt_tokens=prompt_tokens,
+        context_length=deployment.context_length,
+        requested=requested,
+        default=rules.default_max_tokens,
+        clamp=rules.clamp_max_tokens,
+        overflow_status=rules.overflow_status,
+        param=param,
+    )
+    if requested is None:
+        ledger.used("default_max_tokens", None, limit)
+    elif limit != requested:
+        ledger.used("clamp_max_tokens", requested, limit)
+    check_min_tokens(turn.request.min_tokens, limit)
+    return resolve_sampling(
+        turn.request,
+        max_tokens=limit,
+        defaults=deployment.sampling_defaults,
+        vocab_size=deployment.tokenizer.vocab_size,
+    )
+
+
+async def _plan(turn: ChatTurn, prompt: PreparedPrompt, http: Request) -> ReplyPlan:
+    deployment, request, rules = turn.deployment, turn.request, turn.rules
+    parallel = request.parallel_tool_calls is not False
+    logprobs = (request.top_logprobs or 0) if request.logprobs else None
+    check_logprobs(logprobs, deployment, "top_logprobs")
+    if request.stop_strings and may_reason(deployment.format, prompt.start):
+        turn.ledger.used("stop_in_reasoning", True, rules.stop_in_reasoning)
+    wanted = Wanted(
+        response_format=request.response_format,
+        regex=request.regex,
+        ebnf=request.ebnf,
+        tools=turn.tools,
+        choice=turn.choice,
+        parallel=parallel,
+        start=prompt.start,
+    )
+    return ReplyPlan(
+        request_id=reply_id("chatcmpl"),
+        format=deployment.format,
+        tools=turn.tools,
+        parallel_tool_calls=parallel,
+        call_index_offset=sum(len(message.get("tool_calls") or ()) for message in request.messages),
+        undeclared=deployment.settings.undeclared_tools,
+        stop=request.stop_strings,
+        stop_in_reasoning=rules.stop_in_reasoning,
+        skip_special_tokens=request.skip_special_tokens is not False,
+        logprobs=logprobs,
+        constraint=await deployment.constraints.build(wanted),
+        routing=routing_hints(request, http),
+    )
+
+
+def _shape(turn: ChatTurn, request_id: str, model: str, prompt_tokens: int) -> ChatReplyShape:
+    deployment, request, rules = turn.deployment, turn.request, turn.rules
+    return ChatReplyShape(
+        id=request_id,
+        model=model,
+        created=int(time.time()),
+        prompt_tokens=prompt_tokens,
+        usage=usage_shape(deployment, rules),
+        token_bytes=deployment.tokenizer.token_bytes,
+        logprobs=bool(request.logprobs),
+        named_tool=deployment.settings.named_tool_finish_reason == "stop" and turn.choice not in _CHOICE_WORDS,
+        include_usage=wants_usage(request, rules),
+        usage_in_last_choice=rules.stream_usage == "last-choice" and wants_usage(request, rules),
+        continuous_usage=wants_continuous_usage(request),
+    )
+
+
+_CHOICE_WORDS = ("none", "auto", "required")
+
+
+def _options(turn: ChatTurn) -> ReplyOptions:
+    """Also the last chance to note what the policies will do to the reply: its headers are fixed here."""
+    request, rules, ledger = turn.request, turn.rules, turn.ledger
+    shows_usage = not request.stream or wants_usage(request, rules) or wants_continuous_usage(request)
+    if shows_usage:
+        ledger.used("reasoning_in_details", False, rules.reasoning_in_details)
+    if request.stream:
+        ledger.used("preflight", False, rules.preflight)
+        if request.stream_options is None or request.stream_options.include_usage is None:
+            ledger.used("stream_usage", "requested", rules.stream_usage)
+    return ReplyOptions(rules=rules, headers=ledger.headers, keep_alive=turn.deployment.settings.keep_alive_interval)

@@ -1,0 +1,89 @@
+"""What chat and text completions do alike on their way in."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+
+from paraserve.api.errors import as_request_error
+from paraserve.api.usage import UsageShape
+from paraserve.engines.base import EngineError, RoutingHints
+from paraserve.policies.base import PolicyLedger, ReplyRules
+from paraserve.prompt.errors import PromptError
+from paraserve.protocol.errors import RequestError
+from paraserve.protocol.sampling import SamplingFields
+
+if TYPE_CHECKING:
+    from paraserve.deployment import Deployment
+
+ROUTING_HEADERS = ("x-smg-routing-key", "x-data-parallel-rank")
+"""Headers of a client or router that say where a request should run; they go on to the engine as they are."""
+
+
+def deployment_of(request: Request) -> Deployment:
+    deployment: Deployment = request.app.state.deployment
+    return deployment
+
+
+def reply_id(prefix: str) -> str:
+    """An id of our own for one reply (OpenAI's prefixes: ``chatcmpl``, ``cmpl``); the engine sees it too."""
+    return f"{prefix}-{uuid.uuid4().hex}"
+
+
+@contextmanager
+def attributed(ledger: PolicyLedger) -> Iterator[None]:
+    """A failure inside names the policies that had changed the request, as the reply would have."""
+    try:
+        yield
+    except (RequestError, EngineError, PromptError) as error:
+        failure = as_request_error(error)
+        failure.headers.update(ledger.headers)
+        raise failure from error
+
+
+def usage_shape(deployment: Deployment, rules: ReplyRules) -> UsageShape:
+    return UsageShape(
+        report_cached=deployment.settings.enable_cache_report, reasoning_in_details=rules.reasoning_in_details
+    )
+
+
+def wants_usage(fields: SamplingFields, rules: ReplyRules) -> bool:
+    """Whether a stream ends with usage: when it was asked for; by policy also when it was not declined."""
+    asked = None if fields.stream_options is None else fields.stream_options.include_usage
+    return bool(asked) if asked is not None or rules.stream_usage == "requested" else True
+
+
+def wants_continuous_usage(fields: SamplingFields) -> bool:
+    return fields.stream_options is not None and bool(fields.stream_options.continuous_usage_stats)
+
+
+def check_stream_options(fields: SamplingFields, deployment: Deployment) -> None:
+    """``stream_options`` without a stream is an error, as at OpenAI, unless the operator chose to ignore it."""
+    misplaced = fields.stream_options is not None and not fields.stream
+    if misplaced and deployment.settings.stream_options_without_stream == "reject":
+        raise RequestError(
+            "stream_options: only allowed when stream is true", param="stream_options", code="invalid_value"
+        )
+
+
+def check_logprobs(wanted: int | None, deployment: Deployment, param: str) -> None:
+    most = deployment.engine.info.max_logprobs
+    if wanted is not None and wanted > most:
+        raise RequestError(f"{param}: this engine gives at most {most}", param=param, code="invalid_value")
+
+
+def routing_hints(fields: SamplingFields, request: Request) -> RoutingHints:
+    """What the client or a router said about where to run, handed on and never invented."""
+    return RoutingHints(
+        priority=fields.priority,
+        lora=fields.lora_path,
+        data_parallel_rank=fields.data_parallel_rank,
+        bootstrap_host=fields.bootstrap_host,
+        bootstrap_port=fields.bootstrap_port,
+        bootstrap_room=fields.bootstrap_room,
+        headers={name: request.headers[name] for name in ROUTING_HEADERS if name in request.headers},
+    )

@@ -1,0 +1,184 @@
+"""``POST /v1/completions``, the legacy text endpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from paraserve.api.body import read_body
+from paraserve.api.common import (
+    attributed,
+    check_logprobs,
+    check_stream_options,
+    deployment_of,
+    reply_id,
+    routing_hints,
+    usage_shape,
+    wants_continuous_usage,
+    wants_usage,
+)
+from paraserve.api.completion_encoders import CompletionFold, CompletionReplyShape, CompletionStream, EchoedPrompt
+from paraserve.api.replies import ReplyOptions, streamed, whole
+from paraserve.deployment import Deployment
+from paraserve.generation.constraint import Wanted
+from paraserve.generation.limits import check_min_tokens, output_limit
+from paraserve.generation.plan import PromptPlan, ReplyPlan, plan_runs
+from paraserve.generation.run import reply_events
+from paraserve.generation.sampling import resolve_sampling
+from paraserve.policies.base import PolicyLedger, ReplyRules
+from paraserve.protocol.completions import DEFAULT_MAX_TOKENS, CompletionRequest, decode_completion
+from paraserve.protocol.errors import RequestError
+
+MAX_CHOICES = 1024
+"""The most choices (prompts times ``n``) of one request."""
+
+
+async def create_completion(request: Request) -> ASGIApp:
+    deployment = deployment_of(request)
+    sent = decode_completion(await read_body(request, deployment.settings.max_body_size))
+    model = deployment.model_name(sent.model)
+    check_stream_options(sent, deployment)
+    policies = deployment.policies.on("completions")
+    asked, ledger = policies.apply(sent)
+    with attributed(ledger):
+        prompts = [
+            _prompt_plan(deployment, asked, token_ids, policies.rules, ledger)
+            for token_ids in await _prompt_ids(deployment, asked)
+        ]
+        n = asked.n or 1
+        if len(prompts) * n > MAX_CHOICES:
+            raise RequestError(f"prompt: more than {MAX_CHOICES} choices in one request", param="prompt")
+        plan = await _reply_plan(deployment, asked, prompts, policies.rules, request)
+        runs = plan_runs(plan, prompts, n=n, vocabulary=deployment.vocabulary)
+        shape = _shape(deployment, asked, plan.request_id, model, prompts, policies.rules)
+        options = _options(deployment, asked, policies.rules, ledger)
+        ledger.log(plan.request_id)
+        events = reply_events(deployment.engine, runs, prompts=len(prompts))
+        if asked.stream:
+            return await streamed(request, events, CompletionStream(shape, len(runs)), options)
+        return await whole(request, events, CompletionFold(shape, len(runs)), options)
+
+
+async def _prompt_ids(deployment: Deployment, request: CompletionRequest) -> list[list[int]]:
+    """Each prompt as token ids; a text gets what the tokenizer puts around a text (a BOS, where it has one)."""
+    found = []
+    for prompt in request.prompts:
+        ids = await deployment.encode(prompt) if isinstance(prompt, str) else prompt
+        if not ids:
+            raise RequestError(
+                "prompt: is empty, and this model has no token to start from", param="prompt", code="invalid_value"
+            )
+        if any(token_id >= deployment.tokenizer.vocab_size for token_id in ids):
+            raise RequestError(
+                f"prompt: token ids must be below {deployment.tokenizer.vocab_size}",
+                param="prompt",
+                code="invalid_value",
+            )
+        found.append(ids)
+    return found
+
+
+def _prompt_plan(
+    deployment: Deployment,
+    request: CompletionRequest,
+    token_ids: Sequence[int],
+    rules: ReplyRules,
+    ledger: PolicyLedger,
+) -> PromptPlan:
+    if len(token_ids) >= deployment.context_length:
+        ledger.used("overflow_status", 400, rules.overflow_status)
+    limit = output_limit(
+        prompt_tokens=len(token_ids),
+        context_length=deployment.context_length,
+        requested=request.max_tokens,
+        default=DEFAULT_MAX_TOKENS,
+        clamp=rules.clamp_max_tokens,
+        overflow_status=rules.overflow_status,
+        prompt_param="prompt",
+    )
+    if request.max_tokens is not None and limit != request.max_tokens:
+        ledger.used("clamp_max_tokens", request.max_tokens, limit)
+    check_min_tokens(request.min_tokens, limit)
+    sampling = resolve_sampling(
+        request,
+        max_tokens=limit,
+        defaults=deployment.sampling_defaults,
+        vocab_size=deployment.tokenizer.vocab_size,
+    )
+    return PromptPlan(token_ids=token_ids, sampling=sampling, start=deployment.start_of_text(token_ids))
+
+
+async def _reply_plan(
+    deployment: Deployment,
+    request: CompletionRequest,
+    prompts: Sequence[PromptPlan],
+    rules: ReplyRules,
+    http: Request,
+) -> ReplyPlan:
+    check_logprobs(request.logprobs, deployment, "logprobs")
+    scored = bool(request.echo) and request.logprobs is not None
+    if scored and not deployment.engine.info.prompt_logprobs:
+        raise RequestError(
+            "logprobs: this engine gives no log probabilities of the prompt, which echo asks for",
+            param="logprobs",
+            code="unsupported_parameter",
+        )
+    wanted = Wanted(
+        response_format=request.response_format,
+        regex=request.regex,
+        ebnf=request.ebnf,
+        start=prompts[0].start,
+    )
+    return ReplyPlan(
+        request_id=reply_id("cmpl"),
+        format=deployment.format,
+        raw=True,
+        stop=request.stop_strings,
+        stop_in_reasoning=rules.stop_in_reasoning,
+        skip_special_tokens=request.skip_special_tokens is not False,
+        logprobs=request.logprobs,
+        prompt_logprobs=scored,
+        constraint=await deployment.constraints.build(wanted),
+        routing=routing_hints(request, http),
+    )
+
+
+def _shape(
+    deployment: Deployment,
+    request: CompletionRequest,
+    request_id: str,
+    model: str,
+    prompts: Sequence[PromptPlan],
+    rules: ReplyRules,
+) -> CompletionReplyShape:
+    echoed = [_echoed(deployment, request, prompt.token_ids) for prompt in prompts] if request.echo else []
+    return CompletionReplyShape(
+        id=request_id,
+        model=model,
+        created=int(time.time()),
+        prompt_tokens=sum(len(prompt.token_ids) for prompt in prompts),
+        usage=usage_shape(deployment, rules),
+        token_bytes=deployment.tokenizer.token_bytes,
+        logprobs=request.logprobs is not None,
+        echo=[prompt for prompt in echoed for _ in range(request.n or 1)],
+        include_usage=wants_usage(request, rules),
+        continuous_usage=wants_continuous_usage(request),
+    )
+
+
+def _echoed(deployment: Deployment, request: CompletionRequest, token_ids: Sequence[int]) -> EchoedPrompt:
+    detokenizer = deployment.vocabulary.detokenizer(request.skip_special_tokens is not False)
+    pieces = [detokenizer.feed((token_id,)) for token_id in token_ids]
+    pieces[-1] += detokenizer.finish()
+    return EchoedPrompt("".join(pieces), pieces)
+
+
+def _options(
+    deployment: Deployment, request: CompletionRequest, rules: ReplyRules, ledger: PolicyLedger
+) -> ReplyOptions:
+    if request.stream:
+        ledger.used("preflight", False, rules.preflight)
+    return ReplyOptions(rules=rules, headers=ledger.headers, keep_alive=deployment.settings.keep_alive_interval)

@@ -1,0 +1,115 @@
+"""From reply events to an HTTP response: whole, streamed, or streamed after a preflight.
+
+The same events feed all three. By default the head of a stream goes out at once and an early failure is an event of
+the stream; the preflight policy holds the head until the first chunk is there, so that it has its true status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from paraserve.api.errors import CLIENT_CLOSED_REQUEST, as_request_error, encode_error
+from paraserve.api.streams import DONE, ClientGone, EventStream, event, unless_gone
+from paraserve.engines.base import EngineError
+from paraserve.generation.events import ReplyEvent
+from paraserve.policies.base import ReplyRules
+
+ReplyEvents = AsyncGenerator[ReplyEvent, None]
+
+
+class Fold(Protocol):
+    def take(self, event: ReplyEvent) -> None: ...
+    def response(self) -> bytes: ...
+
+
+class StreamEncoder(Protocol):
+    def encode(self, event: ReplyEvent) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyOptions:
+    """How a reply leaves: ``headers`` in lower case, ``keep_alive`` in seconds (0 is off)."""
+
+    rules: ReplyRules
+    headers: Mapping[str, str] = field(default_factory=dict)
+    keep_alive: float = 0.0
+
+
+async def whole(request: Request, events: ReplyEvents, fold: Fold, options: ReplyOptions) -> Response:
+    """The response once the last event is there. Raises `EngineError` when the run failed."""
+
+    async def work() -> bytes:
+        async with aclosing(events):
+            async for reply_event in events:
+                fold.take(reply_event)
+        return fold.response()
+
+    try:
+        body = await unless_gone(request.receive, work())
+    except ClientGone:
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    return Response(body, media_type="application/json", headers=options.headers)
+
+
+async def streamed(
+    request: Request, events: ReplyEvents, encoder: StreamEncoder, options: ReplyOptions
+) -> EventStream | Response:
+    """The response that sends events as they come. Raises `EngineError` only where the preflight holds the head."""
+    held = HeldEvents(events)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(held.aclose)
+        if options.rules.preflight:
+            try:
+                await unless_gone(request.receive, held.first(options.rules.preflight_seconds))
+            except ClientGone:
+                return Response(status_code=CLIENT_CLOSED_REQUEST)
+        stack.pop_all()
+    frames = _frames(held, encoder)
+    return EventStream(frames, close=held.aclose, headers=options.headers, keep_alive=options.keep_alive)
+
+
+class HeldEvents:
+    """Reply events of which the first can be waited for, and is put back."""
+
+    def __init__(self, events: ReplyEvents) -> None:
+        self._events = events
+        self._first: asyncio.Future[ReplyEvent] | None = None
+
+    async def first(self, bound: float | None) -> None:
+        """Returns when the first event is there, or after ``bound`` seconds. Raises what the events raise instead."""
+        self._first = asyncio.ensure_future(anext(self._events))
+        await asyncio.wait({self._first}, timeout=bound)
+        if self._first.done():
+            self._first.result()
+
+    async def __aiter__(self) -> AsyncIterator[ReplyEvent]:
+        if self._first is not None:
+            yield await self._first
+        async for reply_event in self._events:
+            yield reply_event
+
+    async def aclose(self) -> None:
+        """End the run: the engine's generations are closed when this returns."""
+        if self._first is not None and not self._first.done():
+            self._first.cancel()
+            await asyncio.wait({self._first})
+        await self._events.aclose()
+
+
+async def _frames(events: HeldEvents, encoder: StreamEncoder) -> AsyncIterator[bytes]:
+    try:
+        async for reply_event in events:
+            frame = encoder.encode(reply_event)
+            if frame:
+                yield frame
+    except EngineError as error:
+        yield event(encode_error(as_request_error(error).body))
+    else:
+        yield DONE

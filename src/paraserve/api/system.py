@@ -1,0 +1,72 @@
+"""What is served here, how it is, and what is in force: the endpoints that generate nothing for a client."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from paraserve import __version__
+from paraserve.api.common import deployment_of, reply_id
+from paraserve.api.errors import error_response
+from paraserve.api.streams import unless_gone
+from paraserve.deployment import Deployment
+from paraserve.engines.base import EngineError, EngineRequest, Sampling
+from paraserve.protocol.errors import RequestError
+from paraserve.protocol.models import ModelCard, ModelList
+
+
+def _json(value: object) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")
+
+
+async def list_models(request: Request) -> Response:
+    deployment = deployment_of(request)
+    return _json(ModelList(data=[_card(deployment, name) for name in deployment.names]))
+
+
+async def get_model(request: Request) -> Response:
+    deployment = deployment_of(request)
+    return _json(_card(deployment, deployment.model_name(request.path_params["model"])))
+
+
+def _card(deployment: Deployment, name: str) -> ModelCard:
+    return ModelCard(
+        id=name, created=deployment.created, root=deployment.names[0], max_model_len=deployment.context_length
+    )
+
+
+async def health(request: Request) -> Response:
+    """The process answers."""
+    return _json({"status": "ok"})
+
+
+async def health_generate(request: Request) -> Response:
+    """The engine makes a token."""
+    deployment = deployment_of(request)
+    try:
+        await unless_gone(request.receive, _one_token(deployment))
+    except EngineError as error:
+        return error_response(
+            RequestError(f"The engine does not generate: {error.message}", status=503, code="engine_unhealthy")
+        )
+    return _json({"status": "ok"})
+
+
+async def _one_token(deployment: Deployment) -> None:
+    """Any token will do: an id that is no end token is the prompt, so that the engine has something to go on."""
+    prompt = [next(i for i in range(deployment.tokenizer.vocab_size) if i not in deployment.vocabulary.end_ids)]
+    probe = EngineRequest(request_id=reply_id("health"), token_ids=prompt, sampling=Sampling(max_tokens=1))
+    async for chunk in deployment.engine.generate(probe):
+        if chunk.finish is not None:
+            return
+    raise EngineError(503, "engine_error", "The engine ended without a token.")
+
+
+async def version(request: Request) -> Response:
+    engine = deployment_of(request).engine.info
+    return _json({"version": __version__, "engine": engine.version})
+
+
+async def list_policies(request: Request) -> Response:
+    return _json({"object": "list", "data": deployment_of(request).policies.states()})

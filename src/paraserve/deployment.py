@@ -1,0 +1,75 @@
+"""What a running server serves: one model behind one engine, and everything that a request needs of it.
+
+Built once at start and read by every request; it holds no state of a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from paraserve.engines.base import Engine
+from paraserve.formats.spec import Format
+from paraserve.formats.types import ReplyStart
+from paraserve.generation.constraint import ConstraintBuilder
+from paraserve.generation.detokenize import ReplyVocabulary
+from paraserve.policies.table import Policies
+from paraserve.prompt.chat import ChatPrompt
+from paraserve.prompt.state import Markers, reply_start
+from paraserve.prompt.tokenizer import Tokenizer
+from paraserve.protocol.errors import MODEL_NOT_FOUND, RequestError
+from paraserve.settings import ServerSettings
+
+SHORT_TEXT = 2_000
+"""Characters that are tokenized without leaving the event loop."""
+_TAIL = 64
+"""Tokens at a prompt's end in which a reasoning marker decides where the reply starts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """Args:
+    names: what clients may call the model; the first is shown where the request named none.
+    chat: None where the model has no chat template.
+    context_length: tokens of prompt and reply together.
+    sampling_defaults: of the model's ``generation_config``.
+    """
+
+    settings: ServerSettings
+    policies: Policies
+    engine: Engine
+    tokenizer: Tokenizer
+    vocabulary: ReplyVocabulary
+    chat: ChatPrompt | None
+    format: Format
+    markers: Markers
+    constraints: ConstraintBuilder
+    names: tuple[str, ...]
+    context_length: int
+    sampling_defaults: Mapping[str, float] = field(default_factory=dict)
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def model_name(self, requested: str | None) -> str:
+        """The name to show for a request. Raises `RequestError` (404) for a model that is not served here."""
+        if not requested:
+            return self.names[0]
+        if requested in self.names or self.settings.allow_any_model:
+            return requested
+        raise RequestError(
+            f"The model `{requested[:200]}` does not exist. Served here: {', '.join(self.names)}.",
+            status=404,
+            param="model",
+            code=MODEL_NOT_FOUND,
+        )
+
+    async def encode(self, text: str) -> list[int]:
+        """Token ids of a plain prompt; a long one is tokenized off the event loop."""
+        if len(text) <= SHORT_TEXT:
+            return self.tokenizer.encode(text, add_special_tokens=True)
+        return await asyncio.to_thread(self.tokenizer.encode, text, add_special_tokens=True)
+
+    def start_of_text(self, token_ids: Sequence[int]) -> ReplyStart:
+        """Where a plain prompt leaves the model."""
+        return reply_start(self.tokenizer.decode(token_ids[-_TAIL:]), self.markers)
