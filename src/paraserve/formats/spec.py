@@ -9,8 +9,9 @@ Three rules give the strings their meaning:
 1. A string is a *template*: ``{name}``, ``{id}``, ``{index}``, ``{key}``, ``{type}`` and ``{string}`` are fields, all
    else is literal. Braces that are no field stand for themselves.
 2. Whitespace in a template is *layout*: written as it stands, and read leniently (any run of it, or none). It is
-   part of nothing. The one exception is the whitespace at the two edges of a parameter's value (the end of
-   ``Parameters.open``, the start of ``Parameters.close``): there it is exact, and at most that much is taken away.
+   part of nothing. Two exceptions: a single space in front of a word is literal (it separates words inside a tag), and
+   the whitespace at the two edges of a parameter's value (the end of ``Parameters.open``, the start of
+   ``Parameters.close``) is exact: at most that much is taken away.
 3. The ``…_before`` and ``…_after`` strings (also ``Calls.before`` and ``Format.lead``) are *separators* between a
    marker and free text. A reader takes away at most the separator, never more: what is left belongs to the text.
 """
@@ -213,7 +214,7 @@ class Field:
 
 Piece = Text | Space | Field
 
-_FIELD = re.compile(r"\{(name|id|index|key|type|string)\}|(\s+)")
+_FIELD = re.compile(r"\{(name|id|index|key|type|string)\}|((?! [a-z])\s+)")
 
 
 def pieces(template: str) -> tuple[Piece, ...]:

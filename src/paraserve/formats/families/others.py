@@ -163,7 +163,12 @@ GPT_OSS = Format(
     stop_tokens=("<|return|>", "<|call|>"),
 )
 
+THINK = Format(  # any model that marks its reasoning in the usual way and has no known tool syntax
+    "think", reasoning=Reasoning("<think>", "</think>", open_after="\n", close_before="\n", close_after="\n\n")
+)
+
 FORMATS = (
+    THINK,
     MINIMAX_M2,
     MINIMAX_M3,
     MISTRAL_V3,

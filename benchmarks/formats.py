@@ -1,0 +1,75 @@
+"""What the output parser costs for each chunk of text, for every family.
+
+Run: ``python benchmarks/formats.py [format ...]``. Each figure is the mean over a run on one core, in microseconds for
+a chunk of four characters (about a token): content, reasoning, and one long string argument, with 1,000, 10,000 and
+100,000 chunks. Flat rows are the point: the cost of a chunk must not grow with the length of the reply.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from datetime import date
+
+from paraserve.formats.families import FORMATS
+from paraserve.formats.parser import OutputParser
+from paraserve.formats.render import Call, render
+from paraserve.formats.spec import Format
+from paraserve.formats.types import ReplyStart, ToolSpec
+
+COUNTS = (1_000, 10_000, 100_000)
+WORDS = ("tok ", "the ", "Wort", ", a ", "line", "s.\n\n", "x=1;", "été ")
+TOOL = ToolSpec("save_note", {"type": "object", "properties": {"body": {"type": "string"}}})
+
+
+def chunks_of(count: int) -> list[str]:
+    return [WORDS[i % len(WORDS)] for i in range(count)]
+
+
+def time_feeds(parser: OutputParser, chunks: Sequence[str]) -> float:
+    """Microseconds for one feed."""
+    feed = parser.feed
+    begin = time.perf_counter()
+    for chunk in chunks:
+        feed(chunk)
+    return (time.perf_counter() - begin) / len(chunks) * 1e6
+
+
+def parser_in(format: Format, where: str) -> OutputParser:
+    """A parser that stands in content, in reasoning, or inside a string argument."""
+    start = {"content": ReplyStart.CONTENT, "reasoning": ReplyStart.REASONING, "argument": ReplyStart.CONTENT}[where]
+    parser = OutputParser(format, tools=(TOOL,), start=start)
+    if where == "argument":
+        text = render(format, calls=[Call(TOOL.name, {"body": "BODY"}, "abcDEF123")], start=start)
+        parser.feed(text[: text.index("BODY")])
+    parser.feed("Go ")
+    return parser
+
+
+def rows(formats: Sequence[Format]) -> list[tuple[str, str, list[float]]]:
+    table = []
+    for format in formats:
+        for where in ("content", "reasoning", "argument"):
+            if (where == "reasoning" and not format.reasoning) or (where == "argument" and not format.calls):
+                continue
+            table.append((format.name, where, [time_feeds(parser_in(format, where), chunks_of(n)) for n in COUNTS]))
+    return table
+
+
+def main() -> None:
+    wanted = sys.argv[1:]
+    table = rows([f for f in FORMATS if not wanted or f.name in wanted])
+    print(f"{date.today()}, Python {platform.python_version()}, {platform.processor() or platform.machine()}")
+    print()
+    print("| format | text | " + " | ".join(f"{count:,} chunks" for count in COUNTS) + " |")
+    print("|---|---|" + "---|" * len(COUNTS))
+    for name, where, figures in table:
+        print(f"| {name} | {where} | " + " | ".join(f"{figure:.2f}" for figure in figures) + " |")
+    worst = {where: max(max(f) for _, w, f in table if w == where) for where in {w for _, w, _ in table}}
+    print("\nWorst: " + ", ".join(f"{where} {figure:.2f} µs" for where, figure in sorted(worst.items())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""Names of formats, and which format a checkpoint writes.
+
+The one place (beside the descriptions) that knows models' names. Detection reads only the chat template and the
+tokenizer's added tokens, never a path or a model id: what the template spells is what the model was trained to write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from paraserve.formats.families import FORMATS
+from paraserve.formats.spec import Format, compose
+
+_BY_NAME = {format.name: format for format in FORMATS}
+
+# Names that SGLang and vLLM give their tool-call parsers.
+_TOOL_PARSERS = {
+    "deepseekv3": "deepseek_v3",
+    "deepseekv31": "deepseek_v31",
+    "deepseekv32": "deepseek_v32",
+    "deepseekv4": "deepseek_v4",
+    "deepseekv41": "deepseek_v41",
+    "glm": "glm45",
+    "glm4": "glm45",
+    "glm45": "glm45",
+    "glm47": "glm47",
+    "glm4_moe": "glm45",
+    "gemma4": "gemma4",
+    "gpt_oss": "gpt_oss",
+    "openai": "gpt_oss",
+    "harmony": "gpt_oss",
+    "hermes": "hermes",
+    "hunyuan": "hunyuan3",
+    "kimi_k2": "kimi_k2",
+    "kimi_k3": "kimi_k3",
+    "lfm2": "lfm2",
+    "ling3": "ling3",
+    "llama3": "llama3_json",
+    "llama3_json": "llama3_json",
+    "llama4_json": "llama3_json",
+    "llama4_pythonic": "pythonic",
+    "mimo": "mimo",
+    "minimax": "minimax_m1",
+    "minimax_m1": "minimax_m1",
+    "minimax_m2": "minimax_m2",
+    "minimax_m3": "minimax_m3",
+    "mistral": "mistral_v13",
+    "nanbeige": "qwen3_coder",
+    "nemotron_3": "nemotron3",
+    "pythonic": "pythonic",
+    "qwen": "hermes",
+    "qwen25": "hermes",
+    "qwen3": "hermes",
+    "qwen3_coder": "qwen3_coder",
+    "qwen3_xml": "qwen3_coder",
+    "seed_oss": "seed_oss",
+    "step3": "step3",
+    "step3p5": "step3p5",
+}
+# Names that they give their reasoning parsers.
+_REASONING_PARSERS = {
+    "deepseek_r1": "deepseek_r1",
+    "deepseek_v3": "deepseek_v31",
+    "deepseek_v4": "deepseek_v4",
+    "deepseek_v41": "deepseek_v41",
+    "gemma4": "gemma4",
+    "glm45": "glm45",
+    "gpt_oss": "gpt_oss",
+    "openai_gptoss": "gpt_oss",
+    "hunyuan": "hunyuan3",
+    "kimi_k2": "kimi_k2",
+    "kimi_k3": "kimi_k3",
+    "ling3": "ling3",
+    "mimo": "mimo",
+    "minimax": "minimax_m2",
+    "minimax_m2": "minimax_m2",
+    "minimax_m3": "minimax_m3",
+    "mistral": "mistral_v13",
+    "nanbeige": "qwen3",
+    "nemotron_3": "nemotron3",
+    "nemotron_v3": "nemotron3",
+    "qwen3": "qwen3",
+    "qwen3_thinking": "qwen3",
+    "seed_oss": "seed_oss",
+    "step3": "step3",
+    "step3p5": "step3p5",
+}
+
+Part = Literal["both", "tools", "reasoning"]
+
+
+class UnknownFormatError(ValueError):
+    """The message names the choices; it is safe to show to an operator."""
+
+
+def get_format(name: str, part: Part = "both") -> Format:
+    """A format by its name or by an alias; ``-`` and ``_`` are the same in a name.
+
+    Where the two kinds of parsers of other servers use one name for different families, ``part`` says which one is
+    meant; ``both`` prefers a format's own name, then the tool parser's.
+
+    Raises:
+        UnknownFormatError: listing what there is.
+    """
+    key = name.strip().lower().replace("-", "_")
+    aliases = {
+        "tools": (_TOOL_PARSERS,),
+        "reasoning": (_REASONING_PARSERS,),
+        "both": (_TOOL_PARSERS, _REASONING_PARSERS),
+    }
+    own = {key: key} if key in _BY_NAME else {}
+    for table in (own, *aliases[part]) if part == "both" else (*aliases[part], own):
+        if key in table:
+            return _BY_NAME[table[key]]
+    raise UnknownFormatError(f"unknown output format {name!r}; choose one of: {', '.join(format_names())}")
+
+
+def format_names(part: Part = "both") -> tuple[str, ...]:
+    """All names and aliases, sorted."""
+    aliases = {"tools": [_TOOL_PARSERS], "reasoning": [_REASONING_PARSERS], "both": [_TOOL_PARSERS, _REASONING_PARSERS]}
+    return tuple(sorted({*_BY_NAME, *(name for table in aliases[part] for name in table)}))
+
+
+def choose(*, reasoning: str | None = None, tools: str | None = None) -> Format:
+    """The format that an operator's two choices make; what is not chosen is plain text.
+
+    Raises:
+        UnknownFormatError: for an unknown name, or two formats that cannot be combined.
+    """
+    plain = _BY_NAME["plain"]
+    with_reasoning = get_format(reasoning, "reasoning") if reasoning else plain
+    with_tools = get_format(tools, "tools") if tools else plain
+    try:
+        return compose(with_reasoning, with_tools)
+    except ValueError as error:
+        raise UnknownFormatError(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Sign:
+    """A format is written where all of ``has`` (regular expressions) and none of ``lacks`` is found."""
+
+    format: str
+    has: tuple[str, ...]
+    lacks: tuple[str, ...] = ()
+
+
+# The first sign that fits decides: what is special stands before what is common.
+_TEMPLATE_SIGNS = (
+    _Sign("gpt_oss", (r"<\|channel\|>", r"<\|message\|>")),
+    _Sign("kimi_k3", (r"<\|open\|>", r"<\|sep\|>")),
+    _Sign("kimi_k2", (r"<\|tool_calls_section_begin\|>",)),
+    _Sign("hunyuan3", (r"<arg_key(:opensource|\{\})>", r"tool_sep")),
+    _Sign("minimax_m3", (r"\]<\]minimax\[>\[",)),
+    _Sign("minimax_m2", (r"<minimax:tool_call>",)),
+    _Sign("minimax_m1", (r"<beginning_of_sentence>", r"<tool_calls>")),
+    _Sign("deepseek_v32", (r"｜DSML｜", r"function_calls")),
+    _Sign("deepseek_v41", (r"｜DSML｜", r"(DSML｜|['\"<]) calls>")),
+    _Sign("deepseek_v4", (r"｜DSML｜",)),
+    _Sign("deepseek_r1", (r"<｜tool▁calls▁begin｜>", r"```json", r"</think>")),
+    _Sign("deepseek_v3", (r"<｜tool▁calls▁begin｜>", r"```json")),
+    _Sign("deepseek_v31", (r"<｜tool▁calls▁begin｜>",)),
+    _Sign("step3", (r"<｜tool_calls_begin｜>",)),
+    _Sign("gemma4", (r"<\|tool_call>call:",)),
+    _Sign("seed_oss", (r"<seed:tool_call>",)),
+    _Sign("lfm2", (r"<\|tool_call_start\|>",)),
+    _Sign("mistral_v11", (r"\[TOOL_CALLS\]", r"\[CALL_ID\]")),
+    _Sign("mistral_v13", (r"\[TOOL_CALLS\]", r"\[ARGS\]")),
+    _Sign("mistral_v3", (r"\[TOOL_CALLS\]",)),
+    _Sign("ling3", (r"<arg_key>", r"<role>ASSISTANT</role>")),
+    _Sign("glm47", (r"</arg_key><arg_value>",)),
+    _Sign("glm45", (r"<arg_key>", r"<tool_call>")),
+    _Sign("qwen3_coder", (r"<function=", r"<parameter="), (r"</think>",)),
+    _Sign("mimo", (r"<function=", r"<parameter=' [+~] \w+ [+~] '>' ?\}\}")),
+    _Sign("nemotron3", (r"<function=", r"\"\\n</think>\\n\" ~")),
+    _Sign("step3p5", (r"<function=", r"'\\n</think>\\n' \+")),
+    _Sign("qwen36", (r"<function=", r"string if \w+ is string else \w+ \| tojson")),
+    _Sign("qwen35", (r"<function=",)),
+    _Sign("qwen3", (r"<tool_call>", r"</think>")),
+    _Sign("hermes", (r"<tool_call>",)),
+    _Sign("pythonic", (r"\[func_name1\(",)),
+    _Sign("llama3_json", (r"\"name\": function name, \"parameters\"",)),
+    _Sign("llama3_json", (r"<\|python_tag\|>",)),
+    _Sign("smollm3", (r"</think>", r"reasoning_mode", r"SmolLM")),
+    _Sign("think", (r"</think>",)),
+)
+
+# For checkpoints without a template (their prompts are written by code): the added tokens that only they have.
+_TOKEN_SIGNS = (
+    ("gpt_oss", ("<|channel|>", "<|message|>", "<|call|>")),
+    ("kimi_k2", ("<|tool_calls_section_begin|>",)),
+    ("kimi_k3", ("<|open|>", "<|close|>", "<|sep|>")),
+    ("minimax_m3", ("]<]minimax[>[",)),
+    ("minimax_m2", ("<minimax:tool_call>",)),
+    ("deepseek_v4", ("｜DSML｜",)),
+    ("deepseek_v32", ("<｜tool▁calls▁begin｜>", "<think>")),
+    ("deepseek_v3", ("<｜tool▁calls▁begin｜>",)),
+    ("seed_oss", ("<seed:tool_call>",)),
+    ("lfm2", ("<|tool_call_start|>",)),
+    ("gemma4", ("<|tool_call>", '<|"|>')),
+    ("mistral_v11", ("[TOOL_CALLS]", "[CALL_ID]")),
+    ("mistral_v13", ("[TOOL_CALLS]", "[ARGS]")),
+    ("mistral_v3", ("[TOOL_CALLS]",)),
+    ("glm47", ("<tool_call>", "<arg_key>")),
+    ("qwen3", ("<tool_call>", "<think>")),
+    ("hermes", ("<tool_call>",)),
+    ("llama3_json", ("<|python_tag|>", "<|eom_id|>")),
+    ("think", ("<think>", "</think>")),
+)
+
+
+def detect(chat_template: str | None, added_tokens: Collection[str] = ()) -> Format | None:
+    """The format that a checkpoint writes; None when nothing speaks for any (the caller takes ``plain`` and warns).
+
+    A template has the say; the tokens are asked only where there is none, since a vocabulary often holds markers that
+    a checkpoint was never trained to write.
+    """
+    if chat_template:
+        for sign in _TEMPLATE_SIGNS:
+            found = all(re.search(pattern, chat_template) for pattern in sign.has)
+            if found and not any(re.search(pattern, chat_template) for pattern in sign.lacks):
+                return _BY_NAME[sign.format]
+        return None
+    tokens = set(added_tokens)
+    return next((_BY_NAME[name] for name, needed in _TOKEN_SIGNS if tokens.issuperset(needed)), None)

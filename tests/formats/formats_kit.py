@@ -1,0 +1,152 @@
+"""What the tests of output formats share: tools, running a parser, folding its events, and cutting text."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from paraserve.formats.events import (
+    ContentDelta,
+    FormatEvent,
+    ReasoningDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from paraserve.formats.literals import LiteralReader
+from paraserve.formats.parser import OutputParser
+from paraserve.formats.spec import Format
+from paraserve.formats.types import FinishReason, ToolSpec
+
+SAVE_NOTE = ToolSpec(
+    "save_note",
+    {
+        "type": "object",
+        "properties": {
+            "title": {"type": "string"},
+            "body": {"type": "string"},
+            "stars": {"type": "integer"},
+            "opts": {"type": "object"},
+        },
+    },
+)
+LIST_SHELVES = ToolSpec("list_shelves", {"type": "object", "properties": {}})
+SET_RATE = ToolSpec(
+    "v2.set-rate",
+    {
+        "type": "object",
+        "properties": {
+            "rate": {"type": "number"},
+            "exact": {"type": "boolean"},
+            "label": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        },
+    },
+)
+TOOLS = (SAVE_NOTE, LIST_SHELVES, SET_RATE)
+
+
+@dataclass
+class FoldedCall:
+    index: int
+    id: str
+    name: str
+    arguments: str = ""
+    ended: bool = False
+    deltas: int = 0
+
+
+@dataclass
+class Folded:
+    """What a client has when it has joined all events."""
+
+    reasoning: str = ""
+    content: str = ""
+    calls: list[FoldedCall] = field(default_factory=list)
+
+    @property
+    def plain_calls(self) -> list[tuple[str, Any]]:
+        return [(call.name, json.loads(call.arguments)) for call in self.calls if call.ended]
+
+    @property
+    def comparable(self) -> tuple[str, str, list[tuple[int, str, str, bool]]]:
+        """All that may not depend on how the text was cut (generated ids are random)."""
+        return self.reasoning, self.content, [(c.index, c.name, c.arguments, c.ended) for c in self.calls]
+
+
+def fold(events: Iterable[FormatEvent]) -> Folded:
+    """Join events, and check what holds for every stream of them."""
+    folded = Folded()
+    for event in events:
+        match event:
+            case ReasoningDelta(text):
+                assert text
+                folded.reasoning += text
+            case ContentDelta(text):
+                assert text
+                folded.content += text
+            case ToolCallStart(index, id_, name):
+                assert index == len(folded.calls)
+                assert id_
+                assert name
+                folded.calls.append(FoldedCall(index, id_, name))
+            case ToolCallDelta(index, arguments):
+                assert arguments
+                call = folded.calls[index]
+                assert not call.ended
+                call.arguments += arguments
+                call.deltas += 1
+            case ToolCallEnd(index):
+                assert not folded.calls[index].ended
+                folded.calls[index].ended = True
+    for call in folded.calls:
+        assert is_prefix_of_object(call.arguments), call.arguments
+        if call.ended:
+            assert isinstance(json.loads(call.arguments), dict)
+    return folded
+
+
+def is_prefix_of_object(text: str) -> bool:
+    reader = LiteralReader()
+    end = reader.read(text, 0)
+    return not reader.broken and (text == "" or text[0] == "{") and (not reader.closed or not text[end:].strip())
+
+
+def parse(
+    format: Format, chunks: str | Sequence[str], reason: FinishReason = "stop", **options: Any
+) -> tuple[Folded, OutputParser]:
+    """Run a parser over chunks (a string is one chunk), with the tools above unless told otherwise."""
+    options.setdefault("tools", TOOLS)
+    parser = OutputParser(format, **options)
+    events: list[FormatEvent] = []
+    for chunk in [chunks] if isinstance(chunks, str) else chunks:
+        events += parser.feed(chunk)
+    events += parser.finish(reason)
+    return fold(events), parser
+
+
+def every_split(text: str) -> Iterable[list[str]]:
+    """Whole, by characters, and every two-way split."""
+    yield [text]
+    yield list(text)
+    for cut in range(1, len(text)):
+        yield [text[:cut], text[cut:]]
+
+
+def random_split(text: str, seed: int) -> list[str]:
+    chooser = random.Random(seed)
+    cuts = sorted(chooser.sample(range(len(text) + 1), min(len(text), chooser.randint(1, 40))))
+    return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+
+def parse_invariant(format: Format, text: str, reason: FinishReason = "stop", **options: Any) -> Folded:
+    """The result of the text, checked to be the same in every split."""
+    whole, parser = parse(format, text, reason, **options)
+    for chunks in every_split(text):
+        other, cut_parser = parse(format, chunks, reason, **options)
+        assert other.comparable == whole.comparable, chunks
+        assert cut_parser.completed_calls == parser.completed_calls
+        assert cut_parser.broken_calls == parser.broken_calls
+    return whole
