@@ -66,7 +66,7 @@ class ServerSettings:
         None,
         group=MODEL,
         minimum=1,
-        default_note="what the engine reports",
+        default_note="what the engine reports; 8192 at most on the embedded one",
         help="Most tokens of prompt and reply together.",
     )
     chat_template: str | None = setting(
@@ -129,7 +129,7 @@ class ServerSettings:
         None, group=ENGINE, metavar="PATH", help="The replies that the scripted engine replays."
     )
     parallel: int = setting(
-        8, group=ENGINE, minimum=1, help="Sequences that the embedded engine runs at the same time."
+        4, group=ENGINE, minimum=1, help="Sequences that the embedded engine runs at the same time."
     )
     threads: int | None = setting(
         None, group=ENGINE, minimum=1, default_note="one per core", help="CPU threads of the embedded engine."
@@ -158,7 +158,7 @@ class ServerSettings:
     undeclared_tools: Literal["content", "call"] = setting(
         "content",
         group=FORMATS,
-        help="What a call to a tool that the request did not declare becomes: content as the model wrote it, or a call.",
+        help="What a call to a tool that the request did not declare becomes: content as it was written, or a call.",
     )
     named_tool_finish_reason: Literal["tool_calls", "stop"] = setting(
         "tool_calls",

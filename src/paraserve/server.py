@@ -1,0 +1,110 @@
+"""The running server: HTTP on uvicorn, signals, drain, and what the terminal shows meanwhile.
+
+SIGTERM and Ctrl-C stop accepting; replies that run may end within the drain timeout and are then broken off with an
+error of their own, and the engine is stopped last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import socket
+import sys
+
+import uvicorn
+
+from paraserve.api.app import create_app
+from paraserve.deployment import Deployment
+from paraserve.engines.base import EngineStartError
+from paraserve.prompt.errors import CheckpointError
+from paraserve.settings import ServerSettings
+from paraserve.startup import Progress, StartError, deploy
+
+START_FAILED = 1
+IDLE_CONNECTION_SECONDS = 75
+"""How long a kept-alive connection may be idle: longer than the pools of usual clients and proxies keep theirs, so
+that it is they who close."""
+
+log = logging.getLogger(__name__)
+
+
+def serve(settings: ServerSettings) -> int:
+    """Run until stopped. Returns the exit code of the process."""
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    for chatty in ("httpx", "httpcore", "uvicorn.error"):
+        logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.root.level))
+    progress = Progress(sys.stderr)
+    try:
+        with asyncio.Runner(loop_factory=_new_loop) as runner:
+            return runner.run(_serve(settings, progress))
+    except (EngineStartError, CheckpointError, StartError) as error:
+        progress.fail(str(error))
+        return START_FAILED
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    import uvloop
+
+    return uvloop.new_event_loop()
+
+
+async def _serve(settings: ServerSettings, progress: Progress) -> int:
+    listening = _listen(settings.host, settings.port)
+    try:
+        deployment = await deploy(settings, progress)
+        try:
+            progress.step("\n".join(ready_lines(deployment, listening)))
+            await _http_server(deployment).serve([listening])
+        finally:
+            await deployment.engine.stop()
+    finally:
+        listening.close()
+    return 0
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """The socket, bound before the model loads: a port that is taken is told at once."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise StartError(
+            f"cannot listen on {host}:{port} ({error.strerror}): choose another --port or --host"
+        ) from None
+    return listening
+
+
+def _http_server(deployment: Deployment) -> uvicorn.Server:
+    config = uvicorn.Config(
+        create_app(deployment),
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        timeout_keep_alive=IDLE_CONNECTION_SECONDS,
+        timeout_graceful_shutdown=math.ceil(deployment.settings.drain_timeout),
+    )
+    return uvicorn.Server(config)
+
+
+def ready_lines(deployment: Deployment, listening: socket.socket) -> list[str]:
+    """What an operator wants to know when the server is ready."""
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    in_force = [policy.name for policy in deployment.policies.states() if policy.endpoints]
+    return [
+        f"ready on http://{shown}:{port}",
+        f"         model     {', '.join(deployment.names)}",
+        f"         context   {deployment.context_length} tokens",
+        f"         engine    {deployment.settings.engine} {deployment.engine.info.version}".rstrip(),
+        f"         format    {deployment.format.name}",
+        f"         policies  {', '.join(in_force) or 'none'}",
+    ]

@@ -1,0 +1,184 @@
+"""From settings to a `Deployment`: find the model, read its files, start the engine, and say what goes on.
+
+Everything that can be wrong at start is one line that says what to do (`StartError`, `CheckpointError`,
+`EngineStartError`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TextIO
+
+from paraserve.deployment import Deployment
+from paraserve.engines.balancer import BalancedEngine
+from paraserve.engines.base import Engine
+from paraserve.engines.embedded import EmbeddedOptions, default_model_path
+from paraserve.engines.llama_cpp import LlamaCppEngine
+from paraserve.engines.remote import ModelFacts
+from paraserve.engines.script_file import scripted_engine
+from paraserve.engines.sglang import SGLangEngine
+from paraserve.engines.vllm import VLLMEngine
+from paraserve.formats.registry import detect, get_format
+from paraserve.formats.spec import PLAIN, Format, compose
+from paraserve.generation.constraint import ConstraintBuilder
+from paraserve.generation.detokenize import reply_vocabulary
+from paraserve.generation.sampling import model_defaults
+from paraserve.policies.table import Policies
+from paraserve.prompt.chat import ChatPrompt, PromptSettings
+from paraserve.prompt.checkpoint import DEFAULT_TEMPLATE, Checkpoint, load_checkpoint
+from paraserve.settings import ServerSettings
+
+log = logging.getLogger(__name__)
+
+DEFAULT_CONTEXT = 8192
+"""Tokens a sequence on the embedded engine, unless --context-length says more: every sequence has its whole context in
+memory, and a model's full one can be more than a laptop has."""
+
+
+class StartError(Exception):
+    """The server cannot start as configured. One line for the operator."""
+
+
+class Progress:
+    """Start-up as a person watches it: one line a step, with its time, on a terminal and in a log alike."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._began = time.monotonic()
+
+    def step(self, text: str) -> None:
+        self._stream.write(f"[{time.monotonic() - self._began:5.1f} s] {text}\n")
+        self._stream.flush()
+
+    def fail(self, reason: str) -> None:
+        self._stream.write(f"error: {reason}\n")
+        self._stream.flush()
+
+
+async def deploy(settings: ServerSettings, progress: Progress) -> Deployment:
+    """Read the checkpoint, start the engine, and join them. The caller stops the engine."""
+    model_path = _model_path(settings)
+    progress.step(f"reading {model_path.name}")
+    checkpoint = load_checkpoint(
+        model_path,
+        tokenizer_path=Path(settings.tokenizer_path) if settings.tokenizer_path else None,
+        chat_template=settings.chat_template,
+    )
+    engine = build_engine(settings, model_path, checkpoint, progress.step)
+    progress.step(f"starting the engine ({settings.engine})")
+    await engine.start()
+    return join(settings, checkpoint, engine, model_path=model_path)
+
+
+def _model_path(settings: ServerSettings) -> Path:
+    if settings.model_path:
+        return Path(settings.model_path)
+    if settings.engine == "llama.cpp":
+        return default_model_path()
+    raise StartError(
+        f"--engine {settings.engine} needs --model-path: a directory with the checkpoint's tokenizer files"
+    )
+
+
+def build_engine(
+    settings: ServerSettings, model_path: Path, checkpoint: Checkpoint, on_phase: Callable[[str], None]
+) -> Engine:
+    """The adapter that the settings name, not started."""
+    tokenizer = checkpoint.tokenizer
+    if settings.engine == "scripted":
+        assert settings.engine_script is not None
+        return scripted_engine(
+            Path(settings.engine_script),
+            encode=tokenizer.encode,
+            decode=tokenizer.decode,
+            vocab_size=tokenizer.vocab_size,
+            eos_token_ids=sorted(checkpoint.eos_token_ids),
+        )
+    if settings.engine == "llama.cpp":
+        return _llama_cpp(settings, model_path, checkpoint, on_phase)
+    facts = ModelFacts(
+        vocab_size=tokenizer.vocab_size,
+        model=model_path.name,
+        context_length=settings.context_length or checkpoint.context_length,
+        eos_token_ids=checkpoint.eos_token_ids,
+    )
+    adapter: type[SGLangEngine] | type[VLLMEngine] = SGLangEngine if settings.engine == "sglang" else VLLMEngine
+    engines = [adapter(url, facts) for url in settings.engine_url]
+    return engines[0] if len(engines) == 1 else BalancedEngine(engines)
+
+
+def _llama_cpp(
+    settings: ServerSettings, model_path: Path, checkpoint: Checkpoint, on_phase: Callable[[str], None]
+) -> Engine:
+    if len(settings.engine_url) > 1:
+        raise StartError("--engine llama.cpp takes one --engine-url")
+    token_bytes = checkpoint.tokenizer.token_bytes
+    if settings.engine_url:
+        return LlamaCppEngine(token_bytes, url=settings.engine_url[0], model=model_path.name, on_phase=on_phase)
+    options = EmbeddedOptions(
+        model_path=str(model_path),
+        context_length=settings.context_length or min(checkpoint.context_length or 0, DEFAULT_CONTEXT),
+        slots=settings.parallel,
+        threads=settings.threads or 0,
+        verbose=settings.log_level == "debug",
+    )
+    return LlamaCppEngine(token_bytes, options=options, on_phase=on_phase)
+
+
+def choose_format(settings: ServerSettings, checkpoint: Checkpoint) -> Format:
+    """How the model spells reasoning and calls: as the operator says, else as its template and tokens show."""
+    template = checkpoint.templates.get(DEFAULT_TEMPLATE)
+    found = detect(template.source if template else None, checkpoint.tokenizer.added_tokens)
+    named = settings.reasoning_parser and settings.tool_call_parser
+    if found is None and not named and template is not None and "tools" in template.variables:
+        log.warning(
+            "the model's output format is not known: replies are plain text; name one with --reasoning-parser and "
+            "--tool-call-parser"
+        )
+    default = found or PLAIN
+    try:
+        reasoning = _named(settings.reasoning_parser, default)
+        tools = _named(settings.tool_call_parser, default)
+        return compose(reasoning, tools)
+    except ValueError as error:
+        raise StartError(f"--reasoning-parser, --tool-call-parser: {error}") from error
+
+
+def _named(name: str | None, default: Format) -> Format:
+    if name is None:
+        return default
+    return PLAIN if name == "none" else get_format(name)
+
+
+def join(settings: ServerSettings, checkpoint: Checkpoint, engine: Engine, *, model_path: Path) -> Deployment:
+    """A deployment of an engine that has been started."""
+    tokenizer, info = checkpoint.tokenizer, engine.info
+    format = choose_format(settings, checkpoint)
+    markers = [(format.reasoning.open, format.reasoning.close)] if format.reasoning else []
+    limits = [n for n in (settings.context_length, info.context_length, checkpoint.context_length) if n]
+    chat = ChatPrompt(
+        checkpoint,
+        settings=PromptSettings(
+            template_kwargs=settings.chat_template_kwargs, normalization=settings.history_normalization
+        ),
+        reasoning_markers=markers,
+        content_openers=[format.content_open] if format.content_open else [],
+        media=info.media,
+    )
+    return Deployment(
+        settings=settings,
+        policies=Policies(settings, str(model_path)),
+        engine=engine,
+        tokenizer=tokenizer,
+        vocabulary=reply_vocabulary(tokenizer, format, info.eos_token_ids | checkpoint.eos_token_ids),
+        chat=chat if checkpoint.templates else None,
+        format=format,
+        markers=markers,
+        constraints=ConstraintBuilder(format, info, tokenizer.added_tokens),
+        names=settings.served_model_name or (model_path.stem if model_path.suffix == ".gguf" else model_path.name,),
+        context_length=min(limits),
+        sampling_defaults=model_defaults(checkpoint.generation_config),
+    )

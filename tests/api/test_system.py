@@ -1,0 +1,75 @@
+"""Health, version, models, policies, request ids and keys."""
+
+from __future__ import annotations
+
+import pytest
+from tests.api.wire import post
+from tests.toy import client, deployment, engine, reply
+
+from paraserve import __version__
+from paraserve.engines.base import EngineError
+
+
+async def test_health_is_the_process_and_health_generate_is_the_engine() -> None:
+    scripted = engine()
+    async with client(deployment(scripted)) as http:
+        assert (await http.get("/health")).status_code == 200
+        assert scripted.requests == []
+        assert (await http.get("/health_generate")).status_code == 200
+        assert scripted.requests[0].sampling.max_tokens == 1
+    down = EngineError(502, "engine_unreachable", "The engine is gone.")
+    async with client(deployment(engine(reply("", error=down)))) as http:
+        assert (await http.get("/health")).status_code == 200
+        response = await http.get("/health_generate")
+    assert response.status_code == 503
+    assert response.json()["error"]["code"] == "engine_unhealthy"
+
+
+async def test_version_names_server_and_engine() -> None:
+    async with client(deployment(engine())) as http:
+        assert (await http.get("/version")).json() == {"version": __version__, "engine": "scripted"}
+
+
+async def test_the_model_card_says_the_context_length() -> None:
+    async with client(deployment(engine(), context_length=1000)) as http:
+        card = (await http.get("/v1/models")).json()["data"][0]
+    assert card["max_model_len"] == 1000
+
+
+async def test_every_policy_is_listed_with_its_flag_and_state() -> None:
+    async with client(deployment(engine(), openai_force_tool_choice_auto=True)) as http:
+        states = (await http.get("/v1/policies")).json()["data"]
+    by_flag = {state["flag"]: state for state in states}
+    assert by_flag["--openai-force-tool-choice-auto"]["on"] is True
+    assert by_flag["--openai-glm-compat"]["on"] is False
+    assert all(state["summary"] for state in states)
+
+
+async def test_request_ids_come_back_and_unsafe_ones_are_replaced() -> None:
+    async with client(deployment(engine())) as http:
+        assert (await http.get("/health", headers={"x-request-id": "abc-1"})).headers["x-request-id"] == "abc-1"
+        made = (await http.get("/health")).headers["x-request-id"]
+        assert len(made) == 32
+        unsafe = (await http.get("/nope", headers={"x-request-id": "a" * 500})).headers["x-request-id"]
+        assert len(unsafe) == 32
+
+
+@pytest.mark.parametrize("header", [None, "Bearer wrong", "Bearer ", "Basic sesame", "sesame", "Bearer sesame2"])
+async def test_without_the_key_everything_but_health_is_a_401(header: str | None) -> None:
+    async with client(deployment(engine(), api_key="sesame")) as http:
+        if header is not None:
+            http.headers["authorization"] = header
+        response = await post(http)
+        assert response.status_code == 401
+        assert response.json()["error"]["code"] == "invalid_api_key"
+        assert "sesame" not in response.text
+        assert response.headers["www-authenticate"] == "Bearer"
+        assert (await http.get("/v1/models")).status_code == 401
+        assert (await http.get("/health")).status_code == 200
+
+
+@pytest.mark.parametrize("header", ["Bearer sesame", "bearer sesame"])
+async def test_the_key_opens_the_door(header: str) -> None:
+    async with client(deployment(engine(), api_key="sesame")) as http:
+        response = await http.get("/v1/models", headers={"authorization": header})
+    assert response.status_code == 200
