@@ -283,6 +283,7 @@ def test_what_a_policy_cannot_serve_is_a_400_that_names_the_field(
         served(flags, model, request(**fields))
     assert (caught.value.status, caught.value.param) == (400, param)
     assert caught.value.message.startswith(message)
+    assert caught.value.headers == {"x-paraserve-policies": flags.split()[0].removeprefix("--openai-")}
     asked = request(**fields)
     assert served("", model, asked)[0] is asked
 

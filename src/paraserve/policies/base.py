@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from paraserve.protocol.errors import RequestError
 from paraserve.settings import ServerSettings
 
 Endpoint = Literal["chat", "completions"]
@@ -177,11 +178,15 @@ class EndpointPolicies:
         """The request as the policies in force want it, and what they changed.
 
         Raises:
-            RequestError: a policy refuses the request.
+            RequestError: a policy refuses the request; its headers name the policy.
         """
         ledger = PolicyLedger(self._owners)
         for name, rewrite in self._rewriting:
-            rewritten = rewrite(request, self._context)
+            try:
+                rewritten = rewrite(request, self._context)
+            except RequestError as error:
+                error.headers[RESPONSE_HEADER] = ", ".join([*ledger.policies, name])
+                raise
             if rewritten is not request:
                 ledger.changes += [Change(name, *found) for found in differences(request, rewritten)]
                 request = rewritten

@@ -1,0 +1,149 @@
+"""One request at the wire, and everything that it led to: what the engine was asked and what the client got."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests import toy
+
+from paraserve.api.app import create_app
+from paraserve.engines.scripted import ScriptedEngine, ScriptedReply
+from paraserve.settings import load_settings
+
+PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
+
+
+@dataclass
+class FoldedChoice:
+    content: str = ""
+    reasoning: str = ""
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    finish: str | None = None
+    usage: dict[str, Any] | None = None
+    """Usage inside the choice, where Kimi's API has it."""
+
+    def take(self, part: dict[str, Any]) -> None:
+        self.content += part.get("content") or ""
+        self.reasoning += part.get("reasoning_content") or ""
+        for call in part.get("tool_calls") or ():
+            if call.get("index", len(self.calls)) == len(self.calls):
+                self.calls.append({"id": call["id"], "name": call["function"]["name"], "arguments": ""})
+            self.calls[call.get("index", -1)]["arguments"] += call["function"]["arguments"]
+
+
+@dataclass
+class Exchange:
+    """``body`` is the response's whole body; ``started`` says whether a response head went out at all."""
+
+    engine: ScriptedEngine
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    head_at: float | None = None
+    """Seconds from the request to the response's head."""
+
+    @property
+    def streams(self) -> bool:
+        return self.headers.get("content-type", "").startswith("text/event-stream")
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        frames = [frame.removeprefix("data: ") for frame in self.body.decode().split("\n\n") if frame[:5] == "data:"]
+        return [json.loads(frame) for frame in frames if frame != "[DONE]"]
+
+    @property
+    def error(self) -> dict[str, Any] | None:
+        """The error object: the response's, or the stream's last event's."""
+        answer = self.events[-1] if self.streams else json.loads(self.body)
+        found: dict[str, Any] | None = answer.get("error")
+        return found
+
+    @property
+    def usage(self) -> dict[str, Any] | None:
+        """The response's, or that of the chunk without choices."""
+        if not self.streams:
+            return json.loads(self.body).get("usage")  # type: ignore[no-any-return]
+        found = [event["usage"] for event in self.events if event.get("choices") == []]
+        assert len(found) <= 1
+        return found[0] if found else None
+
+    @property
+    def choices(self) -> list[FoldedChoice]:
+        """Stream and whole response folded to the same thing."""
+        answers = self.events if self.streams else [json.loads(self.body)]
+        folded: dict[int, FoldedChoice] = {}
+        for choice in (choice for answer in answers for choice in answer.get("choices", ())):
+            into = folded.setdefault(choice["index"], FoldedChoice())
+            into.take(choice.get("delta") or choice.get("message") or {"content": choice.get("text")})
+            into.finish = choice["finish_reason"] or into.finish
+            into.usage = choice.get("usage") or into.usage
+        return [folded[index] for index in sorted(folded)]
+
+    @property
+    def policies(self) -> str | None:
+        return self.headers.get("x-paraserve-policies")
+
+    @property
+    def prompt(self) -> str:
+        """What the engine read, as text."""
+        return toy.TOKENIZER.decode(self.engine.requests[0].token_ids)
+
+
+async def exchange(
+    body: dict[str, Any],
+    *replies: ScriptedReply,
+    flags: str = "",
+    model_path: str = "models/toy",
+    endpoint: str = "chat",
+    leave_after: float | None = None,
+    **served: Any,
+) -> Exchange:
+    """Send ``body`` to a server that runs with ``flags``.
+
+    Args:
+        replies: what the scripted engine says.
+        leave_after: seconds after which the client closes its connection.
+        served: for `toy.deployment`, and ``context_length``.
+    """
+    info = {"context_length": served.pop("context_length")} if "context_length" in served else {}
+    chosen = load_settings(flags.split(), {})
+    given = {name: getattr(chosen.settings, name) for name in chosen.origins}
+    engine = toy.engine(*replies, **info)
+    app = create_app(toy.deployment(engine, model_path=model_path, **served, **given))
+    result = Exchange(engine)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    sent = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
+
+    async def receive() -> dict[str, Any]:
+        if sent:
+            return sent.pop()
+        await asyncio.sleep(60 if leave_after is None else max(0.0, began + leave_after - loop.time()))
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            result.status, result.head_at = message["status"], loop.time() - began
+            result.headers = {name.decode().lower(): value.decode() for name, value in message["headers"]}
+        else:
+            result.body += message.get("body", b"")
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "path": PATHS[endpoint],
+        "raw_path": PATHS[endpoint].encode(),
+        "root_path": "",
+        "query_string": b"",
+        "scheme": "http",
+        "headers": [(b"content-type", b"application/json")],
+        "client": ("127.0.0.1", 1),
+        "server": ("toy", 80),
+    }
+    await asyncio.wait_for(app(scope, receive, send), 10)
+    return result
