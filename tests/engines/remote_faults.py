@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 from tests.engines.contract import collect, ids_of
-from tests.fakes.sequences import EOS, SLOW, VOCAB, FakeModel
+from tests.fakes.sequences import EOS, LONG, SLOW, VOCAB, FakeModel
 
 from paraserve.engines.base import Constraint, EngineError, EngineRequest, RoutingHints, Sampling
 from paraserve.engines.remote import RemoteEngine
@@ -49,6 +49,11 @@ class Remote:
 def ask(prompt: Sequence[int] = PROMPT, max_tokens: int = 12, **changes: Any) -> EngineRequest:
     sampling = changes.pop("sampling", Sampling(max_tokens=max_tokens, temperature=0.0))
     return EngineRequest(uuid4().hex, prompt, sampling, **changes)
+
+
+def long(prompt: Sequence[int] = (LONG, 1)) -> EngineRequest:
+    """A request that runs for longer than an abort may take."""
+    return ask(prompt, 400)
 
 
 async def failure(remote: Remote, request: EngineRequest | None = None) -> tuple[list[int], EngineError]:
@@ -93,11 +98,11 @@ class RemoteFaults:
             await asyncio.sleep(0.05)
         assert remote.fake.aborts == []
 
-    # Record 54: the six moments in which a client leaves.
+    # Record 54: the six moments in which a client leaves. The sequences would run for seconds.
 
     async def test_leaving_while_queued_aborts_once(self, remote: Remote) -> None:
         remote.model.capacity = 1
-        holder, queued = ask([9, 9], 400), ask()
+        holder, queued = long(), long()
         async with aclosing(remote.engine.generate(holder)) as chunks:
             await anext(chunks)
             await self._cancel(remote, [queued], 0.1)
@@ -106,12 +111,18 @@ class RemoteFaults:
         assert await remote.aborted([queued.request_id, holder.request_id])
 
     async def test_leaving_before_the_first_token_aborts_once(self, remote: Remote) -> None:
-        request = ask([SLOW, 1])
+        request = long([SLOW, 1])
+        await self._cancel(remote, [request], 0.1)
+        assert await remote.aborted([request.request_id])
+
+    async def test_leaving_before_the_head_of_the_answer_aborts_once(self, remote: Remote) -> None:
+        remote.model.behaviour.head_delay = 0.5
+        request = long()
         await self._cancel(remote, [request], 0.1)
         assert await remote.aborted([request.request_id])
 
     async def test_leaving_in_mid_stream_aborts_once(self, remote: Remote) -> None:
-        request = ask(max_tokens=400)
+        request = long()
         waiting = asyncio.ensure_future(collect(remote.engine, request))
         await asyncio.sleep(0.15)
         waiting.cancel()
@@ -120,19 +131,19 @@ class RemoteFaults:
         assert await remote.aborted([request.request_id])
 
     async def test_leaving_a_call_that_waits_for_the_whole_reply_aborts_once(self, remote: Remote) -> None:
-        request = ask(max_tokens=400)
+        request = long()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await collect(remote.engine, request)
         assert await remote.aborted([request.request_id])
 
     async def test_leaving_with_three_choices_aborts_each_once(self, remote: Remote) -> None:
-        requests = [ask(max_tokens=400) for _ in range(3)]
+        requests = [long() for _ in range(3)]
         await self._cancel(remote, requests, 0.1)
         assert await remote.aborted([request.request_id for request in requests])
 
     async def test_leaving_while_we_hold_the_first_chunk_aborts_once(self, remote: Remote) -> None:
-        request = ask(max_tokens=400)
+        request = long()
         chunks = remote.engine.generate(request)
         await anext(chunks)
         await asyncio.sleep(0.05)
@@ -140,7 +151,7 @@ class RemoteFaults:
         assert await remote.aborted([request.request_id])
 
     async def test_abort_survives_a_second_cancellation(self, remote: Remote) -> None:
-        request = ask(max_tokens=400)
+        request = long()
         waiting = asyncio.ensure_future(collect(remote.engine, request))
         await asyncio.sleep(0.1)
         for _ in range(5):
@@ -150,7 +161,7 @@ class RemoteFaults:
         assert await remote.aborted([request.request_id])
 
     async def test_stop_lets_pending_aborts_out(self, remote: Remote) -> None:
-        request = ask(max_tokens=400)
+        request = long()
         await self._cancel(remote, [request], 0.1)
         await remote.engine.stop()
         assert remote.fake.aborts == [remote.abort_name(request.request_id)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 from tests.engines.contract import collect, ids_of
-from tests.engines.remote_faults import PROMPT, Remote, ask, failure
+from tests.engines.remote_faults import PROMPT, Remote, ask, failure, long
 from tests.fakes.pd_router import FakePDRouter
 from tests.fakes.sequences import VOCAB
 from tests.fakes.serving import free_port, serving
@@ -103,7 +103,7 @@ async def test_decode_side_that_refuses_is_a_502_and_the_prefill_side_is_freed(p
 
 
 async def test_leaving_aborts_both_sides(pair: Pair) -> None:
-    request = ask(max_tokens=400)
+    request = long()
     async with aclosing(pair.engine.generate(request)) as chunks:
         await anext(chunks)
     assert await pair.idle()

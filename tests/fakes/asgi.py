@@ -31,11 +31,13 @@ async def send_json(send: Send, status: int, value: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def send_stream(receive: Receive, send: Send, pieces: AsyncIterator[bytes]) -> bool:
+async def send_stream(receive: Receive, send: Send, pieces: AsyncIterator[bytes], head_delay: float = 0.0) -> bool:
     """Send the pieces as they come. Returns whether the client stayed to the end."""
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
 
     async def write() -> None:
+        await asyncio.sleep(head_delay)
+        head = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
         async for piece in pieces:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})

@@ -14,12 +14,16 @@ VOCAB = 1000
 EOS = 2
 SLOW = 900
 """A prompt that begins with this token has its first token late."""
+LONG = 901
+"""A prompt that begins with this token takes ten times as long for each token."""
 
 
 @dataclass
 class Behaviour:
     """How the next replies go. Counts are of events."""
 
+    head_delay: float = 0.0
+    """Seconds until the head of the answer, while the sequence runs already."""
     first_delay: float = 0.0
     slow_delay: float = 0.5
     delay: float = 0.0
@@ -104,7 +108,7 @@ class FakeModel:
                     ids = ids + new
                     steps.put_nowait(Step(new, ids, finish, matched))
                     # Even without a delay a real engine takes its time for each step.
-                    await asyncio.sleep(how.delay or 0.002)
+                    await asyncio.sleep(how.delay or (0.02 if prompt[0] == LONG else 0.002))
         except asyncio.CancelledError:
             steps.put_nowait(Step([], ids, "abort"))
 

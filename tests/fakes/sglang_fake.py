@@ -102,7 +102,7 @@ class FakeSGLang:
         except ConnectionError:
             raise Broken from None
         self._known.add(rid)
-        stayed = await send_stream(receive, send, framed(self._events(body, steps), how))
+        stayed = await send_stream(receive, send, framed(self._events(body, steps), how), how.head_delay)
         self._known.discard(rid)
         if stayed:
             self.model.abort(rid)

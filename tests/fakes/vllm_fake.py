@@ -61,7 +61,7 @@ class FakeVLLM:
             return
         name = f"generate-tokens-{headers.get('x-request-id', body['request_id'])}"
         steps = self.model.start(name, body["token_ids"], body["sampling_params"])
-        await send_stream(receive, send, framed(self._events(body, name, steps), how))
+        await send_stream(receive, send, framed(self._events(body, name, steps), how), how.head_delay)
         self.model.abort(name)  # a disconnect aborts
 
     def _refusal(self, body: dict[str, Any]) -> dict[str, Any] | None:
