@@ -10,6 +10,7 @@ from typing import Any
 from tests import toy
 
 from paraserve.api.app import create_app
+from paraserve.deployment import Deployment
 from paraserve.engines.scripted import ScriptedEngine, ScriptedReply
 from paraserve.settings import load_settings
 
@@ -36,7 +37,7 @@ class FoldedChoice:
 
 @dataclass
 class Exchange:
-    """``body`` is the response's whole body; ``started`` says whether a response head went out at all."""
+    """``body`` is the response's whole body, ``status`` 0 where not even a head went out."""
 
     engine: ScriptedEngine
     status: int = 0
@@ -101,18 +102,34 @@ async def exchange(
     leave_after: float | None = None,
     **served: Any,
 ) -> Exchange:
-    """Send ``body`` to a server that runs with ``flags``.
+    """Send ``body`` to a toy that is served with ``flags``.
 
     Args:
         replies: what the scripted engine says.
         leave_after: seconds after which the client closes its connection.
-        served: for `toy.deployment`, and ``context_length``.
+        served: for `toy.deployment`.
     """
-    info = {"context_length": served.pop("context_length")} if "context_length" in served else {}
-    chosen = load_settings(flags.split(), {})
-    given = {name: getattr(chosen.settings, name) for name in chosen.origins}
-    engine = toy.engine(*replies, **info)
-    app = create_app(toy.deployment(engine, model_path=model_path, **served, **given))
+    engine = toy.engine(*replies)
+    deployment = toy.deployment(engine, model_path=model_path, **served, **given(flags))
+    return await send(body, deployment, engine, endpoint=endpoint, leave_after=leave_after)
+
+
+def given(flags: str) -> dict[str, Any]:
+    """The settings that flags give, by name."""
+    loaded = load_settings(flags.split(), {})
+    return {name: getattr(loaded.settings, name) for name in loaded.origins}
+
+
+async def send(
+    body: dict[str, Any],
+    deployment: Deployment,
+    engine: ScriptedEngine,
+    *,
+    endpoint: str = "chat",
+    leave_after: float | None = None,
+) -> Exchange:
+    """Send ``body`` to an app that serves ``deployment``."""
+    app = create_app(deployment)
     result = Exchange(engine)
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -124,7 +141,7 @@ async def exchange(
         await asyncio.sleep(60 if leave_after is None else max(0.0, began + leave_after - loop.time()))
         return {"type": "http.disconnect"}
 
-    async def send(message: Any) -> None:
+    async def take(message: Any) -> None:
         if message["type"] == "http.response.start":
             result.status, result.head_at = message["status"], loop.time() - began
             result.headers = {name.decode().lower(): value.decode() for name, value in message["headers"]}
@@ -145,5 +162,5 @@ async def exchange(
         "client": ("127.0.0.1", 1),
         "server": ("toy", 80),
     }
-    await asyncio.wait_for(app(scope, receive, send), 10)
+    await asyncio.wait_for(app(scope, receive, take), 10)
     return result

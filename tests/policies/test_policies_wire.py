@@ -30,7 +30,8 @@ PLAIN_TEMPLATE = """\
 <|{{ 'assistant' if message.role == 'assistant' else 'user' }}|>
 {%- if message.role == 'tool' %}[result of {{ message.tool_call_id }}] {% endif -%}
 {{ message.content if message.content is string else message.content | tojson }}
-{%- for call in message.tool_calls or [] %}<tool_call>{{ call.id }} {{ call.function | tojson }}</tool_call>{% endfor -%}
+{%- for call in message.tool_calls or [] %}<tool_call>{{ call.id }} {{ call.function | tojson }}</tool_call>
+{%- endfor -%}
 {%- endfor -%}
 {%- if tools %}[tools {{ tools | tojson }}]{% endif -%}
 {%- if add_generation_prompt %}<|assistant|>
