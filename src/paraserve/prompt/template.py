@@ -181,7 +181,9 @@ class ChatTemplateEnvironment(ImmutableSandboxedEnvironment):
             isinstance(value, int) and value > MAX_VALUE_SIZE for value in (*args, *kwargs.values())
         ):
             raise RenderLimitError("a width is too large")
-        if isinstance(getattr(__obj, "__self__", None), str) and _HUGE_FORMAT.search(__obj.__self__):
+        # The sandbox hands out str.format wrapped in a function of its own.
+        text = getattr(getattr(__obj, "__wrapped__", None), "__self__", None)
+        if isinstance(text, str) and _HUGE_FORMAT.search(text):
             raise RenderLimitError("a width is too large")
         return super().call(__context, __obj, *args, **kwargs)
 

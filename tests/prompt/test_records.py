@@ -1,0 +1,405 @@
+"""Faults that users of this kind of server reported, as behaviours of the prompt (numbers of the shared case list)."""
+
+import asyncio
+import json
+import time
+
+import pytest
+from own_templates import LISTS, PLAIN, STRICT
+
+from paraserve.formats.types import ReplyStart
+from paraserve.prompt.chat import ChatPromptRequest, PromptSettings
+from paraserve.prompt.errors import PromptError
+
+USER = {"role": "user", "content": "hi"}
+TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {}}}}]
+
+
+def call(arguments, call_id="c1"):
+    return {"id": call_id, "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
+
+
+def turn(arguments="{}", content=None, result="ok", **fields):
+    return [
+        USER,
+        {"role": "assistant", "content": content, "tool_calls": [call(arguments)], **fields},
+        {"role": "tool", "tool_call_id": "c1", "content": result},
+    ]
+
+
+def test_27_no_tools_means_no_tool_mode_even_for_templates_that_only_ask_whether_tools_are_defined(make_prompt):
+    for condition in ("tools is defined", "tools", "tools is not none"):
+        prompt = make_prompt(f"{{% if {condition} %}}TOOL MODE {{% endif %}}{{{{ messages[0].content }}}}")
+        assert prompt.prepare(ChatPromptRequest([USER])).text == "hi", condition
+        assert prompt.prepare(ChatPromptRequest([USER], TOOLS)).text == "TOOL MODE hi", condition
+
+
+@pytest.mark.parametrize("call_id", ["call_9f", "functions_Read_0", "functions.get_weather:0", "x" * 80])
+def test_29_ids_stay_as_the_client_sent_them(make_prompt, call_id):
+    messages = turn()
+    messages[1]["tool_calls"][0]["id"] = messages[2]["tool_call_id"] = call_id
+    text = make_prompt(PLAIN).prepare(ChatPromptRequest(messages)).text
+    assert f"<call {call_id} " in text
+
+
+def test_30_ids_become_nine_characters_only_where_the_template_raises_on_others(make_prompt):
+    strict = "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{% if c.id | length != 9 %}"
+    strict += "{{ raise_exception('nine') }}{% endif %}<{{ c.id }} {{ c.function.arguments }}>{% endfor %}"
+    strict += "{% if m.role == 'tool' %}({{ m.tool_call_id }}){% endif %}{% endfor %}"
+    prepared = make_prompt(strict).prepare(ChatPromptRequest(turn(content="")))
+    shown = prepared.text[prepared.text.index("<") + 1 :][:9]
+    assert f"({shown})" in prepared.text
+    assert shown.isalnum()
+    assert prepared.normalizations == ("short_ids",)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "start", "enabled"),
+    [({}, ReplyStart.REASONING, True), ({"enable_thinking": False}, ReplyStart.CONTENT, False)],
+)
+def test_36_74_75_the_reply_starts_where_the_prompt_ends(make_prompt, kwargs, start, enabled):
+    prepared = make_prompt(PLAIN).prepare(ChatPromptRequest([USER], template_kwargs=kwargs))
+    assert prepared.start is prepared.thinking.start is start
+    assert prepared.thinking.enabled is enabled
+
+
+def test_75_effort_none_turns_thinking_off(make_prompt):
+    prepared = make_prompt(PLAIN).prepare(ChatPromptRequest([USER], reasoning_effort="none"))
+    assert prepared.start is ReplyStart.CONTENT
+    assert prepared.thinking.requested is False
+
+
+def test_75_another_templates_name_for_the_switch_is_understood(make_prompt):
+    prompt = make_prompt(PLAIN)
+    for value in (False, "false", 0):
+        prepared = prompt.prepare(ChatPromptRequest([USER], template_kwargs={"thinking": value}))
+        assert prepared.start is ReplyStart.CONTENT, value
+
+
+def test_82_a_template_that_does_not_think_leaves_a_bare_header(make_prompt):
+    assert make_prompt(LISTS).prepare(ChatPromptRequest([USER])).start is ReplyStart.HEADER
+
+
+def test_74_user_text_that_ends_like_a_marker_starts_nothing(make_prompt):
+    messages = [{"role": "user", "content": "what is <think>"}]
+    assert make_prompt(LISTS).prepare(ChatPromptRequest(messages)).start is ReplyStart.HEADER
+
+
+def test_51_a_template_that_raises_is_the_clients_error_in_the_templates_words(make_prompt):
+    with pytest.raises(PromptError, match=r"^roles must alternate$") as caught:
+        make_prompt(STRICT).prepare(ChatPromptRequest([USER, USER]))
+    assert caught.value.param == "messages"
+
+
+@pytest.mark.parametrize("source", [PLAIN, LISTS, STRICT])
+def test_57_a_list_of_texts_reads_as_the_joined_text(make_prompt, source):
+    prompt = make_prompt(source)
+    parts = [{"type": "text", "text": "12 C"}, {"type": "text", "text": "rain"}]
+    as_list = prompt.prepare(ChatPromptRequest(turn(result=parts))).text
+    as_text = prompt.prepare(ChatPromptRequest(turn(result="12 Crain"))).text
+    assert as_list == as_text
+    assert "12 C" in as_list
+    assert "type" not in as_list
+    assert (
+        prompt.prepare(ChatPromptRequest(turn(result=[]))).text
+        == prompt.prepare(ChatPromptRequest(turn(result=""))).text
+    )
+
+
+def test_57_an_image_in_a_tool_result_is_refused_by_name(make_prompt):
+    parts = [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]
+    with pytest.raises(PromptError, match="does not take image") as caught:
+        make_prompt(PLAIN).prepare(ChatPromptRequest(turn(result=parts)))
+    assert caught.value.param == "messages[2].content[1]"
+    with pytest.raises(PromptError, match="takes no image in a tool message") as caught:
+        make_prompt(PLAIN, media=frozenset({"image"})).prepare(ChatPromptRequest(turn(result=parts)))
+    assert caught.value.param == "messages[2].content[1]"
+
+
+@pytest.mark.parametrize("source", [PLAIN, LISTS, STRICT])
+def test_58_null_and_absent_content_are_empty_and_never_the_word_none(make_prompt, source):
+    prompt = make_prompt(source)
+    reference = prompt.prepare(ChatPromptRequest(turn(content=""))).text
+    assert prompt.prepare(ChatPromptRequest(turn(content=None))).text == reference
+    absent = turn()
+    del absent[1]["content"]
+    assert prompt.prepare(ChatPromptRequest(absent)).text == reference
+    assert "None" not in reference
+    assert "get_weather" in reference
+
+
+@pytest.mark.parametrize("arguments", ['{"b": 1, "a": [1.0, null]}', {"b": 1, "a": [1.0, None]}])
+def test_59_arguments_reach_the_template_as_an_object_with_their_order(make_prompt, arguments):
+    text = make_prompt(PLAIN).prepare(ChatPromptRequest(turn(arguments))).text
+    assert '{"b": 1, "a": [1.0, null]}' in text
+
+
+@pytest.mark.parametrize("arguments", ["", None, "  "])
+@pytest.mark.parametrize("source", [PLAIN, LISTS])
+def test_59_empty_arguments_are_an_empty_object(make_prompt, source, arguments):
+    assert "get_weather {}" in make_prompt(source).prepare(ChatPromptRequest(turn(arguments))).text
+
+
+@pytest.mark.parametrize(
+    "arguments", ["text", "[1]", '{"a": 1', '{"a": 1}{"b": 2}', '{"a": NaN}', "null", [1], 5, "[" * 20_000]
+)
+@pytest.mark.parametrize("source", [PLAIN, LISTS])
+def test_59_other_arguments_are_refused_by_name_or_pass_where_the_operator_is_lenient(make_prompt, source, arguments):
+    with pytest.raises(PromptError, match="must be a JSON object") as caught:
+        make_prompt(source).prepare(ChatPromptRequest(turn(arguments)))
+    assert caught.value.param == "messages[1].tool_calls[0].function.arguments"
+    lenient = make_prompt(source, settings=PromptSettings(lenient_arguments=True))
+    prepared = lenient.prepare(ChatPromptRequest(turn(arguments)))
+    assert "invalid_arguments" in prepared.normalizations
+    if isinstance(arguments, str):
+        shown = arguments if source is LISTS else json.dumps(arguments, ensure_ascii=False)
+        assert shown in prepared.text
+
+
+def test_60_a_developer_message_is_a_system_message_unless_the_template_names_the_role(make_prompt):
+    messages = [{"role": "developer", "content": "Reply only PLUM"}, USER]
+    for source in (PLAIN, LISTS, STRICT):
+        prepared = make_prompt(source).prepare(ChatPromptRequest(messages))
+        assert prepared.text.startswith("[system]Reply only PLUM")
+        assert prepared.normalizations == ("developer_as_system",)
+    named = LISTS.replace("[{{ m.role }}]", "[{{ 'DEV' if m.role == 'developer' else m.role }}]")
+    prepared = make_prompt(named).prepare(ChatPromptRequest(messages))
+    assert prepared.text.startswith("[DEV]Reply only PLUM")
+    assert prepared.normalizations == ()
+
+
+def test_61_a_developer_message_after_a_system_message_joins_it(make_prompt):
+    messages = [{"role": "system", "content": "A"}, {"role": "developer", "content": "B"}, USER]
+    for source in (PLAIN, LISTS, STRICT):
+        assert make_prompt(source).prepare(ChatPromptRequest(messages)).text.startswith("[system]A\n\nB\n[user]hi")
+
+
+def test_61_late_instructions_stay_where_they_are_taken_and_join_the_head_elsewhere(make_prompt):
+    messages = [USER, {"role": "assistant", "content": "x"}, {"role": "developer", "content": "B"}, USER]
+    assert "[assistant]x\n[system]B\n[user]hi" in make_prompt(LISTS).prepare(ChatPromptRequest(messages)).text
+    strict = make_prompt(STRICT).prepare(ChatPromptRequest(messages))
+    assert strict.text.startswith("[system]B\n[user]hi\n[assistant]x")
+    assert strict.normalizations == ("developer_as_system", "hoisted_system")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"reasoning_content": "R"},
+        {"reasoning": "R"},
+        {"reasoning_content": "R", "reasoning": "R"},
+        {"reasoning_content": "R", "reasoning": "other"},
+        {"reasoning_content": None, "reasoning": "R"},
+        {"reasoning_content": "", "reasoning": "R"},
+    ],
+)
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_62_both_names_of_reasoning_hold_the_same_value(make_prompt, fields, name):
+    source = "{% for m in messages %}{{ m.content }}<{{ m.get('" + name + "', '') }}>"
+    source += "{% for c in m.tool_calls or [] %}{{ c.function.arguments }}{% endfor %}{% endfor %}"
+    text = make_prompt(source).prepare(ChatPromptRequest(turn('{"a": 1}', content="", **fields))).text
+    assert "<R>" in text
+    assert "None" not in text
+
+
+def test_63_a_closed_prefill_goes_on_as_content_and_an_open_one_as_reasoning(make_prompt):
+    prompt = make_prompt(PLAIN)
+
+    def prefill(text, **request):
+        messages = [USER, {"role": "assistant", "content": text}]
+        return prompt.prepare(ChatPromptRequest(messages, continue_final_message=True, **request))
+
+    closed = prefill("<think>short plan</think>")
+    assert closed.text == "[user]hi\n[assistant]<think>short plan</think>"
+    assert closed.start is ReplyStart.CONTENT
+    opened = prefill("<think>half a pl")
+    assert opened.text == "[user]hi\n[assistant]<think>half a pl"
+    assert opened.start is ReplyStart.REASONING
+    assert opened.thinking.enabled
+    plain = prefill("The answer is ")
+    assert plain.text.endswith("[assistant]The answer is ")
+    assert plain.start is ReplyStart.CONTENT
+    assert plain.prefill == "The answer is "
+
+
+def test_63_a_message_with_reasoning_alone_goes_on_in_reasoning(make_prompt):
+    messages = [USER, {"role": "assistant", "content": None, "reasoning_content": "half"}]
+    prepared = make_prompt(PLAIN).prepare(ChatPromptRequest(messages, continue_final_message=True))
+    assert prepared.text == "[user]hi\n[assistant]<think>half"
+    assert prepared.start is ReplyStart.REASONING
+
+
+@pytest.mark.parametrize("messages", [[USER], turn()[:2], turn()])
+def test_63_there_must_be_an_assistants_text_to_continue(make_prompt, messages):
+    with pytest.raises(PromptError, match="continue_final_message needs"):
+        make_prompt(PLAIN).prepare(ChatPromptRequest(messages, continue_final_message=True))
+
+
+def test_64_input_image_is_an_image_like_any_other(make_prompt):
+    prompt = make_prompt(LISTS, media=frozenset({"image"}))
+    for part in (
+        {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}},
+        {"type": "image_url", "image_url": "https://x.test/a.png"},
+        {"type": "input_image", "image_url": "https://x.test/a.png"},
+    ):
+        prepared = prompt.prepare(ChatPromptRequest([{"role": "user", "content": [part]}]))
+        assert prepared.text == "[user]<image>\n[assistant]"
+        assert prepared.media[0].url == "https://x.test/a.png"
+
+
+def test_65_empty_strings_pass_and_an_empty_conversation_is_named(make_prompt):
+    prompt = make_prompt(PLAIN)
+    assert prompt.prepare(ChatPromptRequest([{"role": "user", "content": ""}])).text.startswith("[user]\n")
+    assert prompt.prepare(ChatPromptRequest([{"role": "assistant", "content": "x"}])).text.startswith("[assistant]x")
+    with pytest.raises(PromptError) as caught:
+        prompt.prepare(ChatPromptRequest([]))
+    assert caught.value.param == "messages"
+    assert "None" not in prompt.prepare(ChatPromptRequest(turn(content=[]))).text
+
+
+def test_72_the_servers_default_turns_thinking_off_and_a_request_wins(make_prompt):
+    prompt = make_prompt(PLAIN, settings=PromptSettings(template_kwargs={"enable_thinking": False}))
+    assert prompt.prepare(ChatPromptRequest([USER])).start is ReplyStart.CONTENT
+    wants = ChatPromptRequest([USER], template_kwargs={"enable_thinking": True})
+    assert prompt.prepare(wants).start is ReplyStart.REASONING
+    other_name = ChatPromptRequest([USER], template_kwargs={"thinking": True})
+    assert prompt.prepare(other_name).start is ReplyStart.REASONING
+
+
+@pytest.mark.parametrize("source", [PLAIN, LISTS, STRICT])
+def test_89_cache_control_changes_nothing(make_prompt, source):
+    prompt = make_prompt(source)
+    mark = {"cache_control": {"type": "ephemeral"}}
+
+    def messages(marked):
+        texts = ["one", "two", "three"]
+        return [
+            {
+                "role": "assistant" if place % 2 else "user",
+                "content": [{"type": "text", "text": text, **(mark if place == marked else {})}],
+                **(mark if place == marked else {}),
+            }
+            for place, text in enumerate(texts)
+        ]
+
+    first, second = (prompt.prepare(ChatPromptRequest(messages(marked))) for marked in (0, 2))
+    assert first.token_ids == second.token_ids
+    assert "ephemeral" not in first.text
+
+
+def test_115_a_template_that_ignores_old_reasoning_gets_no_reasoning_in_content(make_prompt):
+    messages = [USER, {"role": "assistant", "content": "x", "reasoning_content": "secret"}, USER]
+    assert "secret" not in make_prompt(PLAIN).prepare(ChatPromptRequest(messages)).text
+
+
+def test_normalization_off_gives_the_template_the_clients_own_messages(make_prompt):
+    prompt = make_prompt(PLAIN, settings=PromptSettings(normalization="off"))
+    prepared = prompt.prepare(ChatPromptRequest(turn(content=None)))
+    assert "[assistant]None" in prepared.text
+    assert prepared.normalizations == ()
+
+
+@pytest.mark.parametrize(
+    ("messages", "param"),
+    [
+        ([USER, {"role": "tool", "tool_call_id": "c9", "content": "x"}], "messages[1].tool_call_id"),
+        ([USER, {"role": "tool", "content": "x"}], "messages[1].tool_call_id"),
+        ([{"role": "user", "content": None}], "messages[0].content"),
+        ([{"role": "user"}], "messages[0].content"),
+        ([{"role": "user", "content": [{"type": "file", "file": {}}]}], "messages[0].content[0].type"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content[0].text"),
+        ([{"role": "user", "content": [{"type": "image_url"}]}], "messages[0].content[0]"),
+        (
+            [USER, {"role": "assistant", "tool_calls": [{"id": "x", "function": {}}]}],
+            "messages[1].tool_calls[0].function.name",
+        ),
+        ([USER, {"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}], "messages[1].tool_calls[0].id"),
+        ([USER, {"role": "function", "name": "f", "content": "x"}], "messages[1].role"),
+    ],
+)
+def test_what_is_wrong_with_a_message_is_named(make_prompt, messages, param):
+    with pytest.raises(PromptError) as caught:
+        make_prompt(LISTS, media=frozenset({"image"})).prepare(ChatPromptRequest(messages))
+    assert caught.value.param == param
+    assert "{" not in caught.value.message
+
+
+def test_history_that_the_template_would_lose_is_refused(make_prompt):
+    chat_only = "{% for m in messages %}{% if m.role != 'tool' %}{{ m.role }}:{{ m.content }}\n{% endif %}{% endfor %}"
+    with pytest.raises(PromptError, match="does not render tool calls") as caught:
+        make_prompt(chat_only).prepare(ChatPromptRequest(turn()))
+    assert caught.value.param == "messages[1]"
+
+
+def test_tools_that_the_template_ignores_are_said_or_refused(make_prompt):
+    chat_only = "{% for m in messages %}{{ m.role }}:{{ m.content }}\n{% endfor %}"
+    assert make_prompt(chat_only).prepare(ChatPromptRequest([USER], TOOLS)).normalizations == ("tools_not_in_prompt",)
+    strict = make_prompt(chat_only, settings=PromptSettings(ignored_tools="refuse"))
+    with pytest.raises(PromptError) as caught:
+        strict.prepare(ChatPromptRequest([USER], TOOLS))
+    assert caught.value.param == "tools"
+
+
+def test_parallel_calls_become_single_ones_where_the_template_takes_one(make_prompt):
+    messages = [
+        USER,
+        {"role": "assistant", "content": "both", "tool_calls": [call('{"n": 1}'), call('{"n": 2}', "c2")]},
+        {"role": "tool", "tool_call_id": "c2", "content": "second"},
+        {"role": "tool", "tool_call_id": "c1", "content": "first"},
+        {"role": "assistant", "content": "done"},
+    ]
+    prepared = make_prompt(STRICT).prepare(ChatPromptRequest(messages))
+    places = [prepared.text.index(word) for word in ("both", '"n": 1', "first", '"n": 2', "second", "done")]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("name", ["messages", "tools", "add_generation_prompt"])
+def test_template_kwargs_cannot_replace_the_requests_own_fields(make_prompt, name):
+    with pytest.raises(PromptError) as caught:
+        make_prompt(PLAIN).prepare(ChatPromptRequest([USER], template_kwargs={name: []}))
+    assert caught.value.param == f"chat_template_kwargs.{name}"
+
+
+def test_a_request_is_not_changed(make_prompt):
+    messages = turn('{"a": 1}', result=[{"type": "text", "text": "x"}], reasoning="R")
+    before = json.dumps(messages)
+    make_prompt(STRICT).prepare(ChatPromptRequest(messages))
+    assert json.dumps(messages) == before
+
+
+async def largest_gap(work) -> float:
+    """The longest time that the event loop did not run during ``work``, seconds."""
+    gaps = []
+    done = asyncio.Event()
+
+    async def watch():
+        last = time.perf_counter()
+        while not done.is_set():
+            await asyncio.sleep(0.001)
+            now = time.perf_counter()
+            gaps.append(now - last)
+            last = now
+
+    watcher = asyncio.create_task(watch())
+    await work
+    done.set()
+    await watcher
+    return max(gaps)
+
+
+async def test_96_the_event_loop_keeps_running_while_a_long_conversation_renders(make_prompt):
+    prompt = make_prompt(PLAIN)
+    texts = [{"role": role, "content": "word " * 125} for _ in range(200) for role in ("user", "assistant")]
+    request = ChatPromptRequest([*texts, USER], TOOLS * 40)
+    assert len(prompt.prepare(request).text) > 200_000
+    # The best of three: a machine that is busy with something else is not what is measured.
+    gaps = [await largest_gap(asyncio.gather(*(prompt.prepare_async(request) for _ in range(8)))) for _ in range(3)]
+    assert min(gaps) < 0.05
+
+
+async def test_96_a_small_prompt_is_not_sent_through_the_pool(make_prompt):
+    prompt = make_prompt(PLAIN)
+    prompt.close()
+    assert (await prompt.prepare_async(ChatPromptRequest([USER]))).text.startswith("[user]hi")
+    with pytest.raises(RuntimeError, match="shutdown"):
+        await prompt.prepare_async(ChatPromptRequest([{"role": "user", "content": "x" * 5_000}]))
