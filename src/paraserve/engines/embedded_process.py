@@ -20,6 +20,9 @@ from paraserve.engines.embedded import EmbeddedOptions
 ERRORS_ONLY, EVERYTHING = 1, 10
 # Copies of idle conversations in main memory; llama.cpp's default of 8 GiB is not for a laptop.
 PROMPT_CACHE_MIB = 512
+# Tokens of prompts that are read between two steps of the replies that run: the longest that those wait, and that an
+# abort waits, for somebody's long prompt.
+PREFILL_BATCH = 128
 
 
 def main() -> None:
@@ -30,6 +33,7 @@ def main() -> None:
     params.hostnames = [sys.argv[2]]
     params.n_parallel = options.slots
     params.n_ctx = options.context_length * options.slots
+    params.n_batch = params.n_ubatch = max(PREFILL_BATCH, options.slots)
     params.kv_unified = False  # every request can use its whole context, whatever the others do
     params.ctx_shift = False  # a full context ends a reply; it does not silently drop its beginning
     params.fit_params = False

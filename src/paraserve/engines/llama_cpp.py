@@ -141,6 +141,10 @@ class LlamaCppEngine:
             return EngineHealth(False, "The engine did not answer in time.")
         return EngineHealth(reply.status == 200, "" if reply.status == 200 else "The engine is not ready.")
 
+    async def busy_slots(self) -> int:
+        """Sequences that the server works on now (queued ones are not counted). Raises `EngineError`."""
+        return sum(slot["is_processing"] for slot in await self._ask("/slots"))
+
     async def tokenize(self, text: str, *, parse_special: bool = True, add_special: bool = False) -> list[int]:
         """llama.cpp's own token ids, to check a tokenizer against. Raises `EngineError`."""
         body = {"content": text, "parse_special": parse_special, "add_special": add_special}
