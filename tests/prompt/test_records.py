@@ -3,13 +3,17 @@
 import asyncio
 import json
 import time
+from pathlib import Path
 
 import pytest
+from byte_tokenizer import ByteTokenizer
 from own_templates import LISTS, PLAIN, STRICT
 
 from paraserve.formats.types import ReplyStart
-from paraserve.prompt.chat import ChatPromptRequest, PromptSettings
+from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest, PromptSettings
+from paraserve.prompt.checkpoint import Checkpoint
 from paraserve.prompt.errors import PromptError
+from paraserve.prompt.template import ChatTemplate
 
 USER = {"role": "user", "content": "hi"}
 TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {}}}}]
@@ -338,6 +342,63 @@ def test_tools_that_the_template_ignores_are_said_or_refused(make_prompt):
     with pytest.raises(PromptError) as caught:
         strict.prepare(ChatPromptRequest([USER], TOOLS))
     assert caught.value.param == "tools"
+
+
+@pytest.mark.parametrize(
+    "source", [PLAIN, LISTS, STRICT, PLAIN.replace("tools | tojson", "tools[0].function.description + ''")]
+)
+def test_58_a_null_in_a_tool_prints_nothing(make_prompt, source):
+    bare = {"type": "function", "function": {"name": "f", "description": None, "parameters": None, "strict": None}}
+    text = make_prompt(source).prepare(ChatPromptRequest([USER], [bare])).text
+    assert "TOOLS" in text
+    assert "None" not in text
+    assert "null" not in text
+
+
+@pytest.mark.parametrize("text", ["cut \ud83c", '{"a": "\\ud83c"}'])
+def test_half_a_surrogate_pair_becomes_the_replacement_character(make_prompt, text):
+    prepared = make_prompt(PLAIN).prepare(
+        ChatPromptRequest([{"role": "user", "content": text}, *turn('{"a": "\\ud83c"}')])
+    )
+    assert "\ufffd" in prepared.text
+    assert bytes(prepared.token_ids).decode() == prepared.text
+    assert "lone_surrogates" in prepared.normalizations
+
+
+def test_a_model_without_a_template_says_what_the_server_needs():
+    checkpoint = Checkpoint(Path("model"), ByteTokenizer(), {})
+    with pytest.raises(PromptError, match="--chat-template") as caught:
+        ChatPrompt(checkpoint).prepare(ChatPromptRequest([USER]))
+    assert caught.value.code == "no_chat_template"
+
+
+def test_requests_with_tools_use_the_template_for_tools():
+    templates = {name: ChatTemplate.compile(name + " {{ tools }}") for name in ("default", "tool_use")}
+    prompt = ChatPrompt(Checkpoint(Path("model"), ByteTokenizer(), templates))
+    assert prompt.prepare(ChatPromptRequest([USER])).text.startswith("default")
+    assert prompt.prepare(ChatPromptRequest([USER], TOOLS)).text.startswith("tool_use")
+
+
+def test_what_was_learned_is_logged_and_plain_json(make_prompt, caplog):
+    caplog.set_level("INFO")
+    described = make_prompt("{{ messages[0].content }}").describe()
+    assert json.loads(json.dumps(described))["templates"]["default"]["tools"] is False
+    assert "puts no tools into the prompt" in caplog.text
+
+
+def test_media_come_in_the_order_of_the_prompt(make_prompt):
+    single = LISTS.replace(
+        "[{{ m.role }}]", "{% if m.tool_calls and m.tool_calls | length > 1 %}{{ 1 / 0 }}{% endif %}[{{ m.role }}]"
+    )
+    prompt = make_prompt(single, media=frozenset({"image"}))
+    image = [{"type": "image_url", "image_url": {"url": name}} for name in ("second", "first")]
+    messages = [
+        USER,
+        {"role": "assistant", "content": None, "tool_calls": [call("{}"), call("{}", "c2")]},
+        {"role": "tool", "tool_call_id": "c2", "content": [image[0]]},
+        {"role": "tool", "tool_call_id": "c1", "content": [image[1]]},
+    ]
+    assert [item.url for item in prompt.prepare(ChatPromptRequest(messages)).media] == ["first", "second"]
 
 
 def test_parallel_calls_become_single_ones_where_the_template_takes_one(make_prompt):

@@ -60,6 +60,8 @@ class TemplateCapabilities:
     """The part type that shows media, by role and kind."""
     tools: bool = True
     """Declared tools are in the prompt."""
+    bare_tools: bool = True
+    """A declared tool may have neither description nor parameters."""
     calls: bool = True
     """Tool calls in the history are in the prompt."""
     results: bool = True
@@ -120,8 +122,10 @@ def _settable(template: ChatTemplate) -> set[str]:
 def _call_facts(prober: Prober) -> dict[str, Any]:
     """Finds the shape of a tool turn that works, and keeps it in the prober for later probes."""
     working = [shape for shape in probes.call_shapes() if prober.shows_call(shape)]
+    tools = probes.NAME in prober.render([probes.user(probes.USER)], tools=probes.TOOLS)
     facts: dict[str, Any] = {
-        "tools": probes.NAME in prober.render([probes.user(probes.USER)], tools=probes.TOOLS),
+        "tools": tools,
+        "bare_tools": not tools or prober.shows_bare_tool(),
         "calls": bool(working),
     }
     if not working:

@@ -8,6 +8,7 @@ construction, so that requests may be prepared in many threads at once, and what
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +26,10 @@ from paraserve.prompt.prefill import continue_final
 from paraserve.prompt.state import Markers, ThinkingState, reply_start
 from paraserve.prompt.template import ChatTemplate
 from paraserve.prompt.thinking import resolve_kwargs
+from paraserve.prompt.tool_declarations import declare_tools
 from paraserve.prompt.validation import check_messages
+
+log = logging.getLogger(__name__)
 
 SMALL_PROMPT_CHARS = 4_000
 """Up to this size a prompt is prepared on the event loop (about half a millisecond); above it, in the pool."""
@@ -114,6 +118,8 @@ class ChatPrompt:
             name: probe_template(template, checkpoint.special_tokens) for name, template in checkpoint.templates.items()
         }
         """What each template takes, by its name."""
+        for name, takes in self.capabilities.items():
+            _report(name, takes)
         self._adapters = {
             name: HistoryAdapter(takes, lenient_arguments=self._settings.lenient_arguments)
             for name, takes in self.capabilities.items()
@@ -149,20 +155,23 @@ class ChatPrompt:
         check_messages(request.messages)
         name = self._choose(request.tools)
         takes = self.capabilities[name]
-        notes: tuple[str, ...] = ()
+        notes: dict[str, None] = {}
         if request.tools and takes.renders and not takes.tools:
-            notes = self._tools_not_shown()
+            self._tools_not_shown(notes)
         media = collect_media(request.messages, self._media)
-        messages: Sequence[Mapping[str, Any]] = request.messages
+        messages, tools = request.messages, request.tools
         if self._settings.normalization == "auto":
             messages, adapted = self._adapters[name].adapt(messages)
-            notes += adapted
+            notes.update(dict.fromkeys(adapted))
+            tools = declare_tools(tools, takes, notes) if tools else None
+            # Adapting may have moved tool results: media come in the order of the prompt.
+            media = collect_media(messages, self._media) if media else ()
         kwargs = resolve_kwargs(
             self._settings.template_kwargs, _allowed(request.template_kwargs), request.reasoning_effort, takes
         )
         variables: dict[str, Any] = {**self._checkpoint.special_tokens, **kwargs.variables}
-        if request.tools or takes.absent_tools_as_none:
-            variables["tools"] = request.tools
+        if tools or takes.absent_tools_as_none:
+            variables["tools"] = tools or None
         variables["documents"] = request.documents
         text, prefill, start = self._render(self._checkpoint.templates[name], request, messages, variables)
         if request.reasoning_effort == "none" and start is ReplyStart.REASONING:
@@ -170,15 +179,25 @@ class ChatPrompt:
         enabled = bool(self._markers) and start is not ReplyStart.CONTENT
         if start is ReplyStart.HEADER and kwargs.requested is False:
             enabled = False
+        token_ids, text = self._tokenize(text, notes)
         return PreparedPrompt(
-            token_ids=self._checkpoint.tokenizer.encode(text),
+            token_ids=token_ids,
             text=text,
             start=start,
             thinking=ThinkingState(start, enabled, kwargs.requested, kwargs.effort),
             prefill=prefill,
             media=media,
-            normalizations=notes,
+            normalizations=tuple(notes),
         )
+
+    def _tokenize(self, text: str, notes: dict[str, None]) -> tuple[list[int], str]:
+        try:
+            return self._checkpoint.tokenizer.encode(text), text
+        except UnicodeEncodeError:
+            # Half of a surrogate pair: what a client sends that cuts text in the middle of an emoji.
+            notes["lone_surrogates"] = None
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            return self._checkpoint.tokenizer.encode(text), text
 
     def _choose(self, tools: Sequence[Any] | None) -> str:
         templates = self._checkpoint.templates
@@ -190,10 +209,10 @@ class ChatPrompt:
             "this model has no chat template; the server needs one (--chat-template FILE)", code="no_chat_template"
         )
 
-    def _tools_not_shown(self) -> tuple[str, ...]:
+    def _tools_not_shown(self, notes: dict[str, None]) -> None:
         if self._settings.ignored_tools == "refuse":
             raise PromptError("this model's chat template takes no tools", "tools", "unsupported_content")
-        return ("tools_not_in_prompt",)
+        notes["tools_not_in_prompt"] = None
 
     def _render(
         self,
@@ -240,6 +259,18 @@ def _estimated_chars(request: ChatPromptRequest) -> int:
         if size > SMALL_PROMPT_CHARS:
             break
     return size
+
+
+def _report(name: str, takes: TemplateCapabilities) -> None:
+    """Tell the operator what was learned, and what clients will miss."""
+    log.info("chat template %s: %s", name, _plain(takes))
+    if not takes.renders:
+        log.warning("chat template %s fails on a single user message: messages reach it unadapted", name)
+        return
+    if not takes.tools:
+        log.warning("chat template %s puts no tools into the prompt: give one that does with --chat-template", name)
+    if not takes.calls or not takes.results:
+        log.warning("chat template %s renders no tool calls: conversations with tool calls are refused", name)
 
 
 def _plain(takes: TemplateCapabilities) -> dict[str, Any]:

@@ -135,6 +135,11 @@ class Prober:
         reply = text[text.rfind(USER) :]
         return VALUE in text and "None" not in reply and "{'" not in reply and f'\\"{KEY}' not in reply
 
+    def shows_bare_tool(self) -> bool:
+        """A tool with nothing but a name comes out as one with an empty description and no parameters would."""
+        bare = self.render([user(USER)], tools=[{"type": "function", "function": {"name": NAME}}])
+        return NAME in bare and "None" not in bare and "Undefined" not in bare
+
     def parallel(self) -> Literal["native", "split", "none"]:
         shape = self.shape or CallShape("object", "empty", SHORT_IDS[0])
         first, second = self._ids()
