@@ -599,6 +599,23 @@ async def test_stream_usage_is_sent_when_the_policy_says_so(
     assert [choice.content for choice in got.choices] == ["Hello."] * n
 
 
+@pytest.mark.parametrize(("value", "in_chunk"), [("requested", False), ("default", True), ("last-choice", True)])
+async def test_stream_usage_of_completions_is_in_its_own_chunk_only(value: str, in_chunk: bool) -> None:
+    body = {"prompt": "hi", "stream": True}
+    got = await exchange(body, reply("Hello."), flags=f"{USAGE} {value}", endpoint="completions")
+    stream_usage(in_chunk)(got)
+    assert got.choices[0].content == "Hello."
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_stop_strings_of_completions_wait_for_the_end_of_reasoning_too(stream: bool) -> None:
+    body = {"prompt": "hi<think>", "stop": ["Q:"], "max_tokens": 50, "stream": stream}
+    off = await exchange(body, reply("restate Q: two</think>4 Q: next"), endpoint="completions")
+    assert (off.choices[0].content, off.choices[0].finish) == ("restate ", "stop")
+    on = await exchange(body, reply("restate Q: two</think>4 Q: next"), endpoint="completions", flags=STOP)
+    assert (on.choices[0].content, on.choices[0].finish) == ("restate Q: two</think>4 ", "stop")
+
+
 @pytest.mark.parametrize("value", ["default", "last-choice"])
 async def test_stream_usage_leaves_a_whole_response_alone(value: str) -> None:
     plain = await exchange({"messages": HI}, reply("Hello."))
