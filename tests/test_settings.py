@@ -83,8 +83,8 @@ def test_an_option_means_the_same_from_every_source(option: Option, tmp_path: Pa
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.key)
 def test_an_option_is_explained(option: Option) -> None:
-    assert option.help[0].isupper()
     assert option.help.endswith(".")
+    assert option.group
     assert option.default_text
 
 
