@@ -14,7 +14,7 @@ import sys
 
 import msgspec
 
-from paraserve.engines.embedded import EmbeddedOptions
+from paraserve.engines.embedded import DEFAULT_CONTEXT_LENGTH, EmbeddedOptions
 
 # llama.cpp's own levels (common/log.h): errors alone, or everything.
 ERRORS_ONLY, EVERYTHING = 1, 10
@@ -32,7 +32,7 @@ def main() -> None:
     params.model.path = options.model_path
     params.hostnames = [sys.argv[2]]
     params.n_parallel = options.slots
-    params.n_ctx = options.context_length * options.slots
+    params.n_ctx = (options.context_length or DEFAULT_CONTEXT_LENGTH) * options.slots
     params.n_batch = params.n_ubatch = max(PREFILL_BATCH, options.slots)
     params.kv_unified = False  # every request can use its whole context, whatever the others do
     params.ctx_shift = False  # a full context ends a reply; it does not silently drop its beginning

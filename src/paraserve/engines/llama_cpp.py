@@ -29,11 +29,12 @@ from paraserve.engines.base import (
     EngineRequest,
     EngineStartError,
     Finish,
+    Sampling,
     TokenLogprob,
 )
 from paraserve.engines.embedded import EmbeddedOptions, EmbeddedServer
 from paraserve.engines.http import EngineHTTP, HTTPStream, HTTPTimeouts, broken
-from paraserve.engines.llama_cpp_body import LARK_HEADER, LARK_MARK, completion_body, grammar_of, seed_of
+from paraserve.engines.llama_cpp_body import LARK_HEADER, LARK_MARK, SEED_RANGE, completion_body, grammar_of, seed_of
 from paraserve.engines.llama_cpp_events import CompletionEvents, Piece
 from paraserve.engines.refusals import engine_message, refusal
 from paraserve.engines.remote import check_request
@@ -43,7 +44,7 @@ GBNF_KINDS: frozenset[ConstraintKind] = frozenset({"json_schema", "json_object",
 LARK_KINDS: frozenset[ConstraintKind] = frozenset({"regex", "lark"})
 
 SPARE_TOKENS = 4
-"""Asked for beyond a limit, so that the character which the limit may cut comes out: its last bytes name its ids."""
+"""Asked for beyond a limit that cuts a character, so that it comes out whole: its last bytes name its ids."""
 KNOWN_GRAMMARS = 256
 CERTAIN = 1e6
 """A bias that no logit outweighs."""
@@ -57,6 +58,23 @@ class _Run:
     grammar: dict[str, Any] | None
     seed: int
     probabilities: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """A part of a reply that is one request to the server.
+
+    Args:
+        limit: tokens of the whole reply at its end.
+        spare: tokens to make beyond it.
+        may_end: whether end tokens and stop ids are allowed.
+        last: whether the server's own limit is the reply's.
+    """
+
+    limit: int
+    spare: int = 0
+    may_end: bool = True
+    last: bool = False
 
 
 class LlamaCppEngine:
@@ -166,51 +184,43 @@ class LlamaCppEngine:
         if sampling.max_tokens == 0:
             yield EngineChunk([], finish=Finish("length"), prompt_tokens=len(request.token_ids))
             return
-        if sampling.min_tokens:
-            async with aclosing(self._segment(run, made, sampling.min_tokens, must_go_on=True)) as pieces:
+        for segment in _segments(sampling, resumable=grammar is None):
+            async with aclosing(self._segment(run, made, segment)) as pieces:
                 async for piece in pieces:
                     cached = piece.cached if cached is None else cached
                     yield await self._chunk(run, made, piece, cached)
-            if len(made) >= sampling.max_tokens:
-                return
-        async with aclosing(self._segment(run, made, sampling.max_tokens, must_go_on=False)) as pieces:
-            async for piece in pieces:
-                cached = piece.cached if cached is None else cached
-                yield await self._chunk(run, made, piece, cached)
+                    if piece.finish is not None:
+                        return
 
-    async def _segment(
-        self, run: _Run, made: list[int], limit: int, *, must_go_on: bool
-    ) -> AsyncGenerator[Piece, None]:
-        """Pieces of the reply until it has ``limit`` tokens or ends; the caller adds them to ``made``.
-
-        A segment that must go on has no end tokens, and no finish unless the whole reply's limit is reached.
-        """
+    async def _segment(self, run: _Run, made: list[int], segment: _Segment) -> AsyncGenerator[Piece, None]:
+        """Pieces of the reply until it ends or has the segment's tokens; the caller adds them to ``made``."""
         sampling = run.request.sampling
         begun = len(made)
         body = completion_body(
             [*run.request.token_ids, *made],
             sampling,
-            limit=limit - begun + SPARE_TOKENS,
-            ignore_eos=sampling.ignore_eos or must_go_on,
-            banned=sampling.stop_token_ids if must_go_on else (),
+            limit=segment.limit - begun + segment.spare,
+            ignore_eos=sampling.ignore_eos or not segment.may_end,
+            banned=() if segment.may_end else sampling.stop_token_ids,
             forgiven=run.request.token_ids,
             probabilities=run.probabilities,
             grammar=run.grammar,
-            seed=run.seed + (1 if begun else 0),
+            seed=(run.seed + begun) % SEED_RANGE,
             window=self.info.context_length,
         )
-        stops = frozenset() if must_go_on else frozenset(sampling.stop_token_ids)
-        ends = frozenset() if body["ignore_eos"] else self.info.eos_token_ids
+        ends = frozenset(sampling.stop_token_ids) if segment.may_end else frozenset[int]()
+        if not body["ignore_eos"]:
+            ends |= self.info.eos_token_ids
         stream = await self._client.stream("/completion", msgspec.json.encode(body), {})
         try:
             if stream.status != 200:
                 raise self._refused(stream.status, await stream.body(), run.request.constraint)
             async for piece in self._pieces(stream, run.request):
-                if must_go_on and piece.finish is not None:
+                if piece.finish is not None and not segment.last:
                     return  # the server's limit, inside a character: the next segment begins it anew
-                _cut(piece, stops | ends, sampling.max_tokens - len(made))
+                _cut(piece, ends, sampling.max_tokens - len(made))
                 yield piece
-                if piece.finish is not None or len(made) >= limit:
+                if piece.finish is not None or len(made) >= segment.limit:
                     return
         finally:
             stream.close()
@@ -384,6 +394,19 @@ class LlamaCppEngine:
 
     def _refused(self, status: int, body: bytes, constraint: Constraint | None) -> EngineError:
         return refusal(status, engine_message(body), constraint)
+
+
+def _segments(sampling: Sampling, *, resumable: bool) -> list[_Segment]:
+    """A reply is one segment, and more where the server lacks a means.
+
+    It cannot hold end tokens back for a while (min_tokens), and it does not tell the ids of a character that its limit
+    has cut: those are then made again with some more, and thrown away where they go beyond the limit. A grammar's
+    state cannot be taken up again.
+    """
+    segments = [_Segment(sampling.min_tokens, may_end=False)] if sampling.min_tokens else []
+    if resumable:
+        segments.append(_Segment(sampling.max_tokens))
+    return [*segments, _Segment(sampling.max_tokens, spare=SPARE_TOKENS if resumable else 0, last=True)]
 
 
 def _cut(piece: Piece, ends: frozenset[int], room: int) -> None:
