@@ -345,7 +345,8 @@ def test_tools_that_the_template_ignores_are_said_or_refused(make_prompt):
 
 
 @pytest.mark.parametrize(
-    "source", [PLAIN, LISTS, STRICT, PLAIN.replace("tools | tojson", "tools[0].function.description + ''")]
+    "source",
+    [PLAIN, LISTS, STRICT, PLAIN.replace("tools | tojson", "tools[0].function.name + tools[0].function.description")],
 )
 def test_58_a_null_in_a_tool_prints_nothing(make_prompt, source):
     bare = {"type": "function", "function": {"name": "f", "description": None, "parameters": None, "strict": None}}

@@ -18,7 +18,7 @@ from paraserve.prompt.template import ChatTemplate
 
 def drops_text(source: str, takes: TemplateCapabilities) -> bool:
     """The template drops the text beside tool calls from messages that are already perfect for it."""
-    if not takes.call_text_shown:
+    if takes.call_text in ("dropped", "split_last"):
         return True
     try:
         return "CONTENT_SENT" not in render(source, CASES["args_dict"][0](), TOOLS)
@@ -80,6 +80,14 @@ def test_only_templates_without_tools_or_with_a_broken_sandbox_refuse(prompts):
     }
 
 
+def test_text_beside_the_last_tool_call_is_never_lost(prompts):
+    build, _ = CASES["args_dict"]
+    messages = build()[:4]
+    for path, prompt in prompts.items():
+        if prompt.capabilities["default"].calls:
+            assert "CONTENT_SENT" in prompt.prepare(ChatPromptRequest(messages, TOOLS)).text, path.stem
+
+
 def test_what_a_template_takes_goes_through_untouched(prompts):
     """Perfect messages, in the form that each template was written for, render byte for byte as in plain Jinja."""
     build, _ = CASES["args_dict"]
@@ -92,8 +100,8 @@ def test_what_a_template_takes_goes_through_untouched(prompts):
             messages = [messages[0], messages[1], messages[-2], messages[-1]]
         elif "object" not in takes.arguments:
             messages[2]["tool_calls"][0]["function"]["arguments"] = '{"city": "x"}'
-        if takes.calls and "text" not in takes.call_contents:
-            messages[2]["content"] = None
+        if takes.calls and takes.call_text != "shown":
+            messages[2]["content"] = "" if "empty" in takes.call_contents else None
         if not takes.system:
             del messages[0]
         tools = TOOLS if takes.calls else None

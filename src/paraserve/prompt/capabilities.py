@@ -71,8 +71,9 @@ class TemplateCapabilities:
         {"text", "empty", "null", "missing"}
     )
     """Contents beside which tool calls are rendered."""
-    call_text_shown: bool = True
-    """Text beside tool calls is rendered. Where it is not, the template drops it by its own rule."""
+    call_text: Literal["shown", "split", "split_last", "dropped"] = "shown"
+    """Text beside tool calls: rendered, or rendered as a message of its own before the calls (in every turn, or only
+    once in the last one), or neither."""
     parallel: Literal["native", "split", "none"] = "native"
     """Several calls in a message: rendered, rendered as one message a call, or not at all."""
     short_ids: bool = False
@@ -129,7 +130,7 @@ def _call_facts(prober: Prober) -> dict[str, Any]:
         "calls": bool(working),
     }
     if not working:
-        return facts | {"results": False, "call_contents": frozenset(), "call_text_shown": False, "parallel": "none"}
+        return facts | {"results": False, "call_contents": frozenset(), "call_text": "dropped", "parallel": "none"}
     prober.shape = working[0]
     arguments, call_id = prober.shape.arguments, prober.shape.call_id
     contents: set[str] = {
@@ -142,7 +143,9 @@ def _call_facts(prober: Prober) -> dict[str, Any]:
         "results": probes.shows(prober.render(prober.tool_turn(), tools=probes.TOOLS), probes.VALUE, probes.RESULT),
         "arguments": frozenset(shape.arguments for shape in working if shape.call_id == call_id),
         "call_contents": frozenset(contents),
-        "call_text_shown": probes.TEXT in with_text,
+        "call_text": "shown"
+        if probes.shows(with_text, probes.TEXT) and probes.VALUE in with_text
+        else prober.separate_text(),
         "short_ids": call_id == probes.SHORT_IDS[0],
         "parallel": prober.parallel(),
     }

@@ -2,7 +2,8 @@
 
 Never renders, and never knows a model's name: it reads `TemplateCapabilities`. Two invariants: a message that the
 template takes goes through as the client sent it (only keys that say nothing are left out: nulls, empty ``tool_calls``,
-``cache_control``), and nothing that a message says is dropped: what the template has no place for is a `PromptError`.
+``cache_control``), and nothing that a message says is dropped here: what the template has no place for is a
+`PromptError`.
 """
 
 from __future__ import annotations
@@ -201,12 +202,23 @@ class HistoryAdapter:
         return parsed if text else tojson(value)
 
     def _separate_text(self, messages: list[Message], notes: Notes) -> list[Message]:
-        """Text and tool calls in two messages, where the template loses the calls beside text."""
-        if "text" in self._takes.call_contents:
+        """Text and tool calls in two messages, where the template loses one of them beside the other."""
+        with_text = [
+            place for place, message in enumerate(messages) if "tool_calls" in message and message.get("content")
+        ]
+        if self._takes.call_text == "shown" or not with_text:
             return messages
+        separable = set(with_text)
+        if self._takes.call_text != "split":
+            last_user = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=-1)
+            in_last_turn = [place for place in with_text if place > last_user]
+            separable = set(in_last_turn[:1]) if self._takes.call_text == "split_last" else set()
+            if len(separable) < len(with_text):
+                # The template's own rule, with no way around it: said, and left to the template.
+                notes["text_not_in_prompt"] = None
         separated: list[Message] = []
-        for message in messages:
-            if "tool_calls" in message and message.get("content"):
+        for place, message in enumerate(messages):
+            if place in separable:
                 notes["separate_text"] = None
                 separated.append({key: value for key, value in message.items() if key != "tool_calls"})
                 message = {"role": message["role"], "content": "", "tool_calls": message["tool_calls"]}

@@ -152,6 +152,13 @@ class Prober:
         shown = shows(self.render(apart, tools=TOOLS), VALUE, RESULT, SECOND_VALUE, SECOND_RESULT)
         return "split" if shown else "none"
 
+    def separate_text(self) -> Literal["split", "split_last", "dropped"]:
+        question, call, result = self.tool_turn()
+        turn = [question, assistant(TEXT), call, result]
+        if shows(self.render([*turn, assistant(LATE), user(NEXT)], TOOLS), TEXT, VALUE, RESULT, LATE, NEXT):
+            return "split"
+        return "split_last" if shows(self.render(turn, TOOLS), TEXT, VALUE, RESULT) else "dropped"
+
     def with_reasoning(self, fields: Mapping[str, Any]) -> str:
         """A conversation whose last assistant message has ``fields``: in a tool turn where calls are taken."""
         if self.shape is not None:
