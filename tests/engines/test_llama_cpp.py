@@ -143,7 +143,7 @@ class TestTokens:
             "logit_bias": dict.fromkeys(fragments, 9.0),
         }
         for seed in range(6):
-            ids = ids_of(await real.ask(chat("Hi"), seed=seed, **options))  # type: ignore[arg-type]
+            ids = ids_of(await real.ask(chat("Hi"), seed=seed, **options))
             assert len(ids) == 8
             assert any(token_id in fragments for token_id in ids)
         chunks = await real.ask(chat("Hi"), seed=1, logprobs=1, **options)

@@ -1,13 +1,16 @@
 """Token ids that llama.cpp's event stream leaves out, found again from the bytes of the text.
 
-Its server sends no event for a token that ends inside a character: the event of the token that completes the
-character carries the text of all of them, and the id of the last. Never does I/O. One invariant: the ids given back
-spell exactly the bytes that are missing, and each of them ends inside a character, as the lost ones did.
+Its server sends no event for a token after which the text ends inside a character: the event of the next one after
+which it does not carries the text of all of them, and the id of the last. Never does I/O. One invariant: the ids given
+back spell exactly the bytes that are missing, and the text ends inside a character after each, as with the lost ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+_LONGEST_FOLLOWER = 3
+"""Bytes that the text can go on for after the first byte of a character, and still be held to be inside it."""
 
 
 def ends_inside_character(text: bytes) -> bool:
@@ -24,7 +27,8 @@ def ends_inside_character(text: bytes) -> bool:
 
 
 class TokenFragments:
-    """The tokens of a vocabulary that are no whole characters.
+    """The tokens of a vocabulary that can be left out: parts of characters, and (since the rule looks at four bytes
+    and not at their sense) short ones that follow a character which never gets whole.
 
     Args:
         token_bytes: the bytes of an id; `ValueError` for an id that stands for none.
@@ -38,7 +42,7 @@ class TokenFragments:
                 spelled = token_bytes(token_id)
             except ValueError:
                 continue
-            if not _is_whole(spelled):
+            if 0 < len(spelled) <= _LONGEST_FOLLOWER or not _is_whole(spelled):
                 self._ids.setdefault(spelled, token_id)
 
     @property
