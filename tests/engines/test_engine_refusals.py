@@ -16,6 +16,13 @@ from paraserve.engines.refusals import engine_message, refusal, safe
         (b"[]", ""),
         (b"{}", ""),
         (b"Bad Gateway", "Bad Gateway"),
+        (
+            b'{"error": {"message": "Prefill error: {\\"error\\": {\\"message\\": \\"say \\\\\\"no\\\\\\"\\"}}"}}',
+            'say "no"',
+        ),
+        (b'data: {\'error\': {"message":{"error":{"message":"inner"}}}}', "inner"),
+        (b'data: {\'error\': {"message":{"error":{"message":"top_p m', ""),
+        (b'{"error": {"message": "Prefill server error: {\\"error\\": {\\"mess"}}', "Prefill server error"),
     ],
 )
 def test_message_is_found_in_every_engines_error_body(body: bytes, message: str) -> None:

@@ -45,7 +45,7 @@ class Pair:
 
 @pytest.fixture
 async def pair() -> AsyncIterator[Pair]:
-    prefill, decode = FakeSGLang(), FakeSGLang(incremental=True)
+    prefill, decode = FakeSGLang(prefill=True), FakeSGLang(incremental=True)
     async with AsyncExitStack() as stack:
         urls = [await stack.enter_async_context(serving(fake)) for fake in (prefill, decode)]
         router = FakePDRouter(*urls)

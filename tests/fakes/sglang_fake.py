@@ -24,7 +24,9 @@ class FakeSGLang:
     """An SGLang server.
 
     ``incremental`` is ``--incremental-streaming-output``. A client that leaves before it aborts has its request
-    forgotten by name, and the sequence runs to its end: that is how zombies came to be.
+    forgotten by name, and the sequence runs to its end: that is how zombies came to be. ``notices_leaving`` is the
+    seconds after which the server itself ends such a sequence (2 in 0.5.23), None for never. A ``prefill`` server
+    makes one token.
     """
 
     model: FakeModel = field(default_factory=FakeModel)
@@ -38,6 +40,8 @@ class FakeSGLang:
     headers: list[dict[str, str]] = field(default_factory=list)
     aborts: list[str] = field(default_factory=list)
     prefill_cached: int | None = None
+    prefill: bool = False
+    notices_leaving: float | None = None
     _known: set[str] = field(default_factory=set)
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
@@ -96,7 +100,7 @@ class FakeSGLang:
             await send_json(send, 400, {"error": f"Unknown sampling keys {unknown}"})
             return
         rid = body["rid"]
-        wanted = {"max_tokens": params["max_new_tokens"], **params}
+        wanted = {"max_tokens": 1 if self.prefill else params["max_new_tokens"], **params}
         try:
             steps = self.model.start(rid, body["input_ids"], wanted)
         except ConnectionError:
@@ -104,8 +108,11 @@ class FakeSGLang:
         self._known.add(rid)
         stayed = await send_stream(receive, send, framed(self._events(body, steps), how), how.head_delay)
         self._known.discard(rid)
-        if stayed:
-            self.model.abort(rid)
+        if not stayed and self.notices_leaving is None:
+            return
+        if not stayed:
+            await asyncio.sleep(self.notices_leaving or 0.0)
+        self.model.abort(rid)
 
     async def _events(self, body: dict[str, Any], steps: asyncio.Queue[Step]) -> AsyncIterator[bytes]:
         how, index = self.model.behaviour, 0

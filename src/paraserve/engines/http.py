@@ -153,7 +153,11 @@ class EngineHTTP:
         sent = {name: value for name, value in headers.items() if name.lower() not in _HOP_HEADERS}
         sent |= {"content-type": "application/json", "accept": "text/event-stream"}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeouts.connect, sock_read=self._timeouts.idle)
-        return HTTPStream(await self._send("POST", path, data=body, headers=sent, timeout=timeout))
+        try:
+            return HTTPStream(await self._send("POST", path, data=body, headers=sent, timeout=timeout))
+        except EngineError as error:
+            logger.warning("%s%s: %r", self.base_url, path, error.__cause__ or error)
+            raise
 
     def _connector(self, *, reuse: bool) -> aiohttp.BaseConnector:
         keep: dict[str, Any] = {"keepalive_timeout": 60.0} if reuse else {"force_close": True}
@@ -199,12 +203,10 @@ class EngineHTTP:
             logger.debug("a pooled connection was stale: sending once more on a fresh one")
             return await self._fresh.request(method, self.base_url + path, allow_redirects=False, **options)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            logger.warning("cannot reach the engine: %s", error)
             raise unreachable() from error
         except TimeoutError as error:
             raise silent() from error
         except (aiohttp.ClientError, OSError) as error:
-            logger.warning("the engine broke the connection off: %r", error)
             raise broken() from error
 
 

@@ -26,6 +26,9 @@ _UNSAFE = re.compile(
     re.VERBOSE,
 )
 
+_INNER = re.compile(r'"message"\s*:\s*"((?:[^"\\\x00-\x1f]|\\["\\/bfnrt])*)"')
+_JSON = re.compile(r"\{\s*['\"].*", re.DOTALL)
+
 _FIELDS = {
     "max_new_tokens": "max_tokens",
     "max_tokens": "max_tokens",
@@ -63,9 +66,14 @@ _OUR_FAULT = frozenset({401, 403, 404, 405, 407, 411, 415, 421, 426, 431})
 def engine_message(body: bytes) -> str:
     """The message in an error body of SGLang, vLLM or one of their routers; "" where there is none."""
     try:
-        return _message(msgspec.json.decode(body))
+        message = _message(msgspec.json.decode(body))
     except msgspec.DecodeError:
-        return body.decode(errors="replace")
+        message = body.decode(errors="replace")
+    # A router puts the worker's whole body into a message of its own: the innermost one is what was said. What is
+    # cut short (sglang-router 0.3.2 sends the worker's content-length with a longer body) is nothing to show.
+    if inner := _INNER.findall(message):
+        return str(msgspec.json.decode(f'"{inner[-1]}"'))
+    return _JSON.sub("", message).removeprefix("data:").strip(" :")
 
 
 def refusal(status: int, message: str, constraint: Constraint | None = None) -> EngineError:
