@@ -199,6 +199,33 @@ class TestLogprobs:
         assert entries[place].top[0] == (entries[place].token_id, entries[place].logprob)
 
 
+class TestPromptLogprobs:
+    async def test_they_are_those_of_teacher_forcing_by_single_requests(self, real: Real) -> None:
+        # An end token and characters of several tokens inside: both need another way than plain tokens.
+        ids = real.tokenizer.encode(chat("The capital of France is Paris") + "Yes 🧬 and 12")
+        request = EngineRequest("echo", ids, Sampling(max_tokens=0), logprobs=2, prompt_logprobs=True)
+        chunks = await collect(real.engine, request)
+        entries = chunks[0].prompt_logprobs
+        assert entries is not None
+        assert entries[0] is None
+        assert [entry.token_id for entry in entries[1:] if entry] == ids[1:]
+        assert all(entry is not None and len(entry.top) == 2 for entry in entries[1:])
+        for place in range(1, len(ids)):
+            alone = await real.engine._scores.of_token(ids[:place], ids[place], 2)
+            entry = entries[place]
+            assert entry is not None
+            assert entry.logprob == pytest.approx(alone.logprob, abs=0.02)
+            assert entry.top[0][0] == alone.top[0][0]
+
+    async def test_they_come_before_the_reply_and_once(self, real: Real) -> None:
+        ids = real.tokenizer.encode(chat(QUESTIONS[0]))
+        request = EngineRequest("echo", ids, Sampling(max_tokens=4, temperature=0.0), logprobs=1, prompt_logprobs=True)
+        chunks = await collect(real.engine, request)
+        assert [chunk.prompt_logprobs is not None for chunk in chunks] == [True] + [False] * (len(chunks) - 1)
+        assert len(chunks[0].prompt_logprobs or ()) == len(ids)
+        assert real.tokenizer.decode(ids_of(chunks)) == "The capital of France"
+
+
 class TestSampling:
     async def test_logit_bias_forces_and_bans(self, real: Real) -> None:
         (paris,) = real.tokenizer.encode(" Paris")

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,9 +32,11 @@ from paraserve.engines.base import (
     TokenLogprob,
 )
 from paraserve.engines.embedded import EmbeddedOptions, EmbeddedServer
-from paraserve.engines.http import EngineHTTP, HTTPStream, HTTPTimeouts, broken
-from paraserve.engines.llama_cpp_body import LARK_HEADER, LARK_MARK, SEED_RANGE, completion_body, grammar_of, seed_of
+from paraserve.engines.http import EngineHTTP, HTTPTimeouts, broken
+from paraserve.engines.llama_cpp_body import SEED_RANGE, completion_body, seed_of
 from paraserve.engines.llama_cpp_events import CompletionEvents, Piece
+from paraserve.engines.llama_cpp_grammars import Grammars
+from paraserve.engines.llama_cpp_scores import TokenScores
 from paraserve.engines.refusals import engine_message, refusal
 from paraserve.engines.remote import check_request
 from paraserve.engines.token_fragments import TokenFragments
@@ -45,9 +46,6 @@ LARK_KINDS: frozenset[ConstraintKind] = frozenset({"regex", "lark"})
 
 SPARE_TOKENS = 4
 """Asked for beyond a limit that cuts a character, so that it comes out whole: its last bytes name its ids."""
-KNOWN_GRAMMARS = 256
-CERTAIN = 1e6
-"""A bias that no logit outweighs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +110,6 @@ class LlamaCppEngine:
         self._http: EngineHTTP | None = None
         self._info: EngineInfo | None = None
         self._fragments: TokenFragments | None = None
-        self._lark = False
-        self._sound_grammars: OrderedDict[str, None] = OrderedDict()
 
     @property
     def info(self) -> EngineInfo:
@@ -172,7 +168,7 @@ class LlamaCppEngine:
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineChunk, None]:
         self._check(request)
         sampling = request.sampling
-        grammar = None if request.constraint is None else await self._grammar(request.constraint)
+        grammar = None if request.constraint is None else await self._grammars.fields(request.constraint)
         # Without probabilities the server shows bytes that are no UTF-8 as U+FFFD, and then no id can be found again.
         # Greedy replies have no such bytes, and each probability costs a pass over the vocabulary.
         probabilities = max(1, request.logprobs or 0)
@@ -181,6 +177,10 @@ class LlamaCppEngine:
         run = _Run(request, grammar, seed_of(sampling), probabilities)
         made: list[int] = []
         cached: int | None = None
+        if request.prompt_logprobs:
+            scored = await self._scores.of_prompt(request.token_ids, request.logprobs or 0)
+            yield EngineChunk([], prompt_logprobs=scored, prompt_tokens=len(request.token_ids))
+            cached = 0  # what the cache has of the prompt now is this very request's work
         if sampling.max_tokens == 0:
             yield EngineChunk([], finish=Finish("length"), prompt_tokens=len(request.token_ids))
             return
@@ -211,30 +211,32 @@ class LlamaCppEngine:
         ends = frozenset(sampling.stop_token_ids) if segment.may_end else frozenset[int]()
         if not body["ignore_eos"]:
             ends |= self.info.eos_token_ids
-        stream = await self._client.stream("/completion", msgspec.json.encode(body), {})
-        try:
-            if stream.status != 200:
-                raise self._refused(stream.status, await stream.body(), run.request.constraint)
-            async for piece in self._pieces(stream, run.request):
+        async with aclosing(self._pieces(body, run.request.constraint)) as pieces:
+            async for piece in pieces:
                 if piece.finish is not None and not segment.last:
                     return  # the server's limit, inside a character: the next segment begins it anew
                 _cut(piece, ends, sampling.max_tokens - len(made))
                 yield piece
                 if piece.finish is not None or len(made) >= segment.limit:
                     return
+
+    async def _pieces(self, body: dict[str, Any], constraint: Constraint | None = None) -> AsyncGenerator[Piece, None]:
+        """A streamed completion as the server gives it. Closing it aborts it there."""
+        stream = await self._client.stream("/completion", msgspec.json.encode(body), {})
+        try:
+            if stream.status != 200:
+                raise self._refused(stream.status, await stream.body(), constraint)
+            events = CompletionEvents(self._fragments_of_vocabulary, self._token_bytes)
+            while received := await stream.read():
+                for piece in events.feed(received):
+                    if piece.error is not None:
+                        raise self._refused(piece.error.status, piece.error.body, constraint)
+                    yield piece
+                    if piece.finish is not None:
+                        return
+            raise broken()
         finally:
             stream.close()
-
-    async def _pieces(self, stream: HTTPStream, request: EngineRequest) -> AsyncGenerator[Piece, None]:
-        events = CompletionEvents(self._fragments_of_vocabulary, self._token_bytes)
-        while received := await stream.read():
-            for piece in events.feed(received):
-                if piece.error is not None:
-                    raise self._refused(piece.error.status, piece.error.body, request.constraint)
-                yield piece
-                if piece.finish is not None:
-                    return
-        raise broken()
 
     async def _chunk(self, run: _Run, made: list[int], piece: Piece, cached: int | None) -> EngineChunk:
         """The chunk of a piece, which joins ``made``."""
@@ -248,37 +250,12 @@ class LlamaCppEngine:
             missing = len(piece.ids) - len(entries)
             before = [*request.token_ids, *made]
             scored = [
-                await self._score([*before, *piece.ids[:index]], token_id, request.logprobs)
+                await self._scores.of_token([*before, *piece.ids[:index]], token_id, request.logprobs)
                 for index, token_id in enumerate(piece.ids[:missing])
             ]
             chunk.logprobs = [_top(entry, request.logprobs) for entry in [*scored, *entries]]
         made.extend(piece.ids)
         return chunk
-
-    async def _score(self, before: Sequence[int], token_id: int, top: int) -> TokenLogprob:
-        """The logprob of a token after others.
-
-        For tokens that end inside a character: the server tells no probabilities where such a token is sampled, but
-        does where it is an alternative to one that is not.
-        """
-        for width in (max(64, top), self.info.vocab_size):
-            body = {
-                "prompt": list(before),
-                "n_predict": 1,
-                "n_probs": width,
-                "samplers": ["temperature"],
-                "temperature": 0.0,
-                "logit_bias": [[self._whole_token, CERTAIN]],
-                "post_sampling_probs": False,
-                "ignore_eos": False,
-                "response_fields": ["completion_probabilities"],
-            }
-            alternatives = (await self._ask("/completion", body))["completion_probabilities"][0]["top_logprobs"]
-            ranked = [(entry["id"], entry["logprob"]) for entry in alternatives]
-            for found, logprob in ranked:
-                if found == token_id:
-                    return TokenLogprob(token_id, logprob, ranked[:top])
-        raise EngineError(502, "engine_error", "The engine gave no probability of a token that it sampled.")
 
     def _check(self, request: EngineRequest) -> None:
         check_request(request, self.info)
@@ -295,55 +272,20 @@ class LlamaCppEngine:
         if request.routing.lora is not None:
             raise EngineError(400, "unsupported", "This engine serves no LoRA adapters.", param="model")
 
-    async def _grammar(self, constraint: Constraint) -> dict[str, Any]:
-        """The grammar's fields, once it is sure that the server obeys them.
-
-        A Lark grammar that does not compile is dropped by the server with a line in its log, and the reply is free
-        text. So a grammar that is new is tried first on one token that it cannot allow, pressed with a certain bias.
-        """
-        fields = grammar_of(constraint, lark=self._lark)
-        text = fields.get("grammar", "")
-        if not text.startswith(LARK_MARK) or text in self._sound_grammars:
-            return fields
-        if not await self._obeys(text):
-            param = "response_format" if constraint.kind.startswith("json") else None
-            message = f"The engine cannot compile the constraint ({constraint.kind})."
-            raise EngineError(400, "invalid_constraint", message, param=param)
-        self._sound_grammars[text] = None
-        if len(self._sound_grammars) > KNOWN_GRAMMARS:
-            self._sound_grammars.popitem(last=False)
-        return fields
-
-    async def _obeys(self, grammar: str) -> bool:
-        """Whether a grammar keeps a token away that no text can begin with."""
-        forbidden = self._fragments_of_vocabulary.continuation
-        if forbidden is None:
-            return False
-        body = {
-            "prompt": [self._whole_token],
-            "n_predict": 1,
-            "return_tokens": True,
-            "samplers": ["temperature"],
-            "temperature": 0.0,
-            "logit_bias": [[forbidden, CERTAIN]],
-            "grammar": grammar,
-            "cache_prompt": False,
-            "response_fields": ["tokens"],
-        }
-        tokens: list[int] = (await self._ask("/completion", body))["tokens"]
-        return tokens != [forbidden]
-
     async def _learn(self) -> EngineInfo:
         props = await self._ask("/props")
         listed = (await self._ask("/v1/models"))["data"][0]
         context: int = props["default_generation_settings"]["n_ctx"]
         vocab_size: int = listed["meta"]["n_vocab"]
         self._fragments = await asyncio.to_thread(TokenFragments, vocab_size, self._token_bytes)
-        self._whole_token = self._find_whole_token(vocab_size)
+        whole_token = self._find_whole_token(vocab_size)
         # With ignore_eos the server bans its end tokens by a bias, and the settings that it repeats name them.
-        probe = {"prompt": [self._whole_token], "n_predict": 1, "ignore_eos": True, "logit_bias": []}
+        probe = {"prompt": [whole_token], "n_predict": 1, "ignore_eos": True, "logit_bias": []}
         settings = (await self._ask("/completion", probe))["generation_settings"]
-        self._lark = await self._has_lark()
+        ends = frozenset[int](entry["token"] for entry in settings["logit_bias"])
+        self._scores = TokenScores(self._ask, self._pieces, vocab_size=vocab_size, whole_token=whole_token, ends=ends)
+        self._grammars = Grammars(self._ask, whole_token=whole_token, forbidden=self._fragments.continuation)
+        lark = await self._grammars.learn()
         version = props.get("build_info", "")
         if self._server is not None:
             version = f"xllamacpp {importlib.metadata.version('xllamacpp')}"
@@ -351,18 +293,11 @@ class LlamaCppEngine:
             model=self._model or Path(listed["id"]).stem,
             context_length=context,
             vocab_size=vocab_size,
-            eos_token_ids=frozenset(entry["token"] for entry in settings["logit_bias"]),
-            constraints=GBNF_KINDS | LARK_KINDS if self._lark else GBNF_KINDS,
+            eos_token_ids=ends,
+            constraints=GBNF_KINDS | LARK_KINDS if lark else GBNF_KINDS,
+            prompt_logprobs=lark,
             version=version,
         )
-
-    async def _has_lark(self) -> bool:
-        try:
-            return await self._obeys(LARK_HEADER + 'start: "a"\n')
-        except EngineError as error:
-            if error.status == 400:
-                return False
-            raise
 
     def _find_whole_token(self, vocab_size: int) -> int:
         """Some token that is a letter: a harmless prompt, and one whose probabilities the server tells."""
