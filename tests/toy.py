@@ -20,7 +20,7 @@ from paraserve.engines.scripted import ScriptedEngine, ScriptedReply
 from paraserve.prompt.checkpoint import Checkpoint
 from paraserve.prompt.template import ChatTemplate
 from paraserve.settings import ServerSettings
-from paraserve.startup import join
+from paraserve.startup import choose_format, join
 
 MARKERS = ("<|user|>", "<|assistant|>", "<|end|>", "<think>", "</think>", "<tool_call>", "</tool_call>")
 SPECIAL = frozenset({"<|user|>", "<|assistant|>", "<|end|>"})
@@ -110,7 +110,7 @@ def deployment(
         eos_token_ids=tokenizer.eos_token_ids,
     )
     chosen = ServerSettings(**({"served_model_name": ("toy",)} | formats | settings))
-    return join(chosen, checkpoint, scripted, model_path=Path(model_path))
+    return join(chosen, checkpoint, choose_format(chosen, checkpoint), scripted, model_path=Path(model_path))
 
 
 def client(served: Deployment) -> httpx.AsyncClient:

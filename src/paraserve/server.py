@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import signal
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import uvicorn
 
@@ -80,6 +83,19 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
+class _HTTPServer(uvicorn.Server):
+    """A signal is this program's ordinary end: it is not raised again after the drain."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
 def _http_server(deployment: Deployment) -> uvicorn.Server:
     config = uvicorn.Config(
         create_app(deployment),
@@ -92,7 +108,7 @@ def _http_server(deployment: Deployment) -> uvicorn.Server:
         timeout_keep_alive=IDLE_CONNECTION_SECONDS,
         timeout_graceful_shutdown=math.ceil(deployment.settings.drain_timeout),
     )
-    return uvicorn.Server(config)
+    return _HTTPServer(config)
 
 
 def ready_lines(deployment: Deployment, listening: socket.socket) -> list[str]:

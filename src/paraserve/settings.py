@@ -132,7 +132,7 @@ class ServerSettings:
         4, group=ENGINE, minimum=1, help="Sequences that the embedded engine runs at the same time."
     )
     threads: int | None = setting(
-        None, group=ENGINE, minimum=1, default_note="one per core", help="CPU threads of the embedded engine."
+        None, group=ENGINE, minimum=1, default_note="all cores but one", help="CPU threads of the embedded engine."
     )
 
     reasoning_parser: str | None = setting(

@@ -21,7 +21,7 @@ from paraserve.engines.remote import ModelFacts
 from paraserve.engines.script_file import scripted_engine
 from paraserve.engines.sglang import SGLangEngine
 from paraserve.engines.vllm import VLLMEngine
-from paraserve.formats.registry import detect, get_format
+from paraserve.formats.registry import Part, detect, get_format
 from paraserve.formats.spec import PLAIN, Format, compose
 from paraserve.generation.constraint import ConstraintBuilder
 from paraserve.generation.detokenize import reply_vocabulary
@@ -32,10 +32,6 @@ from paraserve.prompt.checkpoint import DEFAULT_TEMPLATE, Checkpoint, load_check
 from paraserve.settings import ServerSettings
 
 log = logging.getLogger(__name__)
-
-DEFAULT_CONTEXT = 8192
-"""Tokens a sequence on the embedded engine, unless --context-length says more: every sequence has its whole context in
-memory, and a model's full one can be more than a laptop has."""
 
 
 class StartError(Exception):
@@ -67,10 +63,11 @@ async def deploy(settings: ServerSettings, progress: Progress) -> Deployment:
         tokenizer_path=Path(settings.tokenizer_path) if settings.tokenizer_path else None,
         chat_template=settings.chat_template,
     )
+    format = choose_format(settings, checkpoint)
     engine = build_engine(settings, model_path, checkpoint, progress.step)
     progress.step(f"starting the engine ({settings.engine})")
     await engine.start()
-    return join(settings, checkpoint, engine, model_path=model_path)
+    return join(settings, checkpoint, format, engine, model_path=model_path)
 
 
 def _model_path(settings: ServerSettings) -> Path:
@@ -120,7 +117,7 @@ def _llama_cpp(
         return LlamaCppEngine(token_bytes, url=settings.engine_url[0], model=model_path.name, on_phase=on_phase)
     options = EmbeddedOptions(
         model_path=str(model_path),
-        context_length=settings.context_length or min(checkpoint.context_length or 0, DEFAULT_CONTEXT),
+        context_length=settings.context_length or 0,
         slots=settings.parallel,
         threads=settings.threads or 0,
         verbose=settings.log_level == "debug",
@@ -140,23 +137,24 @@ def choose_format(settings: ServerSettings, checkpoint: Checkpoint) -> Format:
         )
     default = found or PLAIN
     try:
-        reasoning = _named(settings.reasoning_parser, default)
-        tools = _named(settings.tool_call_parser, default)
+        reasoning = _named(settings.reasoning_parser, "reasoning", default)
+        tools = _named(settings.tool_call_parser, "tools", default)
         return compose(reasoning, tools)
     except ValueError as error:
         raise StartError(f"--reasoning-parser, --tool-call-parser: {error}") from error
 
 
-def _named(name: str | None, default: Format) -> Format:
+def _named(name: str | None, part: Part, default: Format) -> Format:
     if name is None:
         return default
-    return PLAIN if name == "none" else get_format(name)
+    return PLAIN if name == "none" else get_format(name, part)
 
 
-def join(settings: ServerSettings, checkpoint: Checkpoint, engine: Engine, *, model_path: Path) -> Deployment:
+def join(
+    settings: ServerSettings, checkpoint: Checkpoint, format: Format, engine: Engine, *, model_path: Path
+) -> Deployment:
     """A deployment of an engine that has been started."""
     tokenizer, info = checkpoint.tokenizer, engine.info
-    format = choose_format(settings, checkpoint)
     markers = [(format.reasoning.open, format.reasoning.close)] if format.reasoning else []
     limits = [n for n in (settings.context_length, info.context_length, checkpoint.context_length) if n]
     chat = ChatPrompt(

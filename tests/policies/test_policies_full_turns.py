@@ -16,7 +16,7 @@ from paraserve.engines.base import EngineInfo
 from paraserve.engines.scripted import ScriptedEngine, ScriptedReply
 from paraserve.prompt.checkpoint import Checkpoint, load_checkpoint
 from paraserve.settings import ServerSettings
-from paraserve.startup import join
+from paraserve.startup import choose_format, join
 
 TOOLS = [
     {
@@ -52,7 +52,9 @@ class Model:
             constraints=frozenset({"lark", "structural_tag"}),
         )
         engine = ScriptedEngine([reply], info=info)
-        deployment = join(ServerSettings(**given(flags)), self.checkpoint, engine, model_path=Path(path))
+        settings = ServerSettings(**given(flags))
+        chosen = choose_format(settings, self.checkpoint)
+        deployment = join(settings, self.checkpoint, chosen, engine, model_path=Path(path))
         options = {"stream_options": {"include_usage": True}} if stream else {}
         return await send({**body, "stream": stream, **options}, deployment, engine)
 

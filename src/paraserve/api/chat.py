@@ -118,7 +118,7 @@ async def prepare_prompt(turn: ChatTurn) -> PreparedPrompt:
             messages=request.messages,
             tools=request.tools if turn.tools else None,
             template_kwargs=request.chat_template_kwargs or {},
-            add_generation_prompt=request.add_generation_prompt is not False,
+            add_generation_prompt=request.add_generation_prompt,
             continue_final_message=bool(request.continue_final_message),
             reasoning_effort=request.reasoning_effort,
             documents=request.documents,

@@ -1,0 +1,79 @@
+"""A real server with the real embedded model, as the README starts it, and the official client."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import openai
+import pytest
+
+START_SECONDS = 90
+MODEL = "smollm2"
+
+
+class Server:
+    """A ``paraserve serve`` process on a free port."""
+
+    def __init__(self, *flags: str) -> None:
+        self.log = Path(tempfile.mkstemp(suffix=".log")[1])
+        with self.log.open("w") as log:
+            command = [sys.executable, "-m", "paraserve", "serve", "--port", "0", *flags]
+            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=self._environment())
+        self.url = ""
+
+    @staticmethod
+    def _environment() -> dict[str, str]:
+        return {name: value for name, value in os.environ.items() if not name.startswith("PARASERVE_")}
+
+    def wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
+            ready = re.search(r"ready on (http://\S+)", self.log.read_text())
+            if ready:
+                self.url = ready[1]
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"the server did not get ready:\n{self.log.read_text()}")
+
+    def wait_for_exit(self, seconds: float) -> int:
+        return self.process.wait(seconds)
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(15)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.log.unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    running = Server("--served-model-name", MODEL, "--tool-call-parser", "hermes", "--enable-cache-report")
+    try:
+        running.wait_until_ready()
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60) as made:
+        yield made
+
+
+@pytest.fixture
+async def async_client(server: Server):
+    async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=120) as made:
+        yield made

@@ -1,0 +1,109 @@
+"""Starting, stopping and failing to start, as an operator sees it."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from tests.e2e.conftest import Server
+
+LONG = {"messages": [{"role": "user", "content": "hi"}], "stream": True, "max_tokens": 4000, "ignore_eos": True}
+
+
+@pytest.fixture
+def start() -> Iterator:
+    started: list[Server] = []
+
+    def make(*flags: str) -> Server:
+        started.append(Server(*flags))
+        return started[-1]
+
+    yield make
+    for server in started:
+        server.stop()
+
+
+def read_stream(url: str, body: dict, lines: list[str], begun: threading.Event) -> None:
+    with httpx.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=60) as response:
+        for line in response.iter_lines():
+            lines.append(line)
+            begun.set()
+
+
+def streaming(server: Server, body: dict) -> tuple[threading.Thread, list[str]]:
+    lines: list[str] = []
+    begun = threading.Event()
+    thread = threading.Thread(target=read_stream, args=(server.url, body, lines, begun))
+    thread.start()
+    assert begun.wait(30)
+    return thread, lines
+
+
+def test_the_ready_lines_say_what_is_served(start) -> None:
+    server = start("--openai-force-tool-choice-auto", "--served-model-name", "small,tiny")
+    server.wait_until_ready()
+    log = server.log.read_text()
+    for text in ("small, tiny", "8192 tokens", "llama.cpp", "force-tool-choice-auto"):
+        assert text in log
+    assert "Traceback" not in log
+
+
+def test_sigterm_lets_a_running_stream_end_and_exits_with_zero(start) -> None:
+    server = start("--drain-timeout", "30")
+    server.wait_until_ready()
+    thread, lines = streaming(server, {**LONG, "max_tokens": 60})
+    server.process.send_signal(signal.SIGTERM)
+    assert server.wait_for_exit(40) == 0
+    thread.join()
+    assert lines[-2] == "data: [DONE]"
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{server.url}/health")
+
+
+def test_a_stream_that_outlasts_the_drain_is_told_so(start) -> None:
+    server = start("--drain-timeout", "1")
+    server.wait_until_ready()
+    thread, lines = streaming(server, LONG)
+    stopped = time.monotonic()
+    server.process.send_signal(signal.SIGTERM)
+    assert server.wait_for_exit(15) == 0
+    assert time.monotonic() - stopped < 10
+    thread.join()
+    assert '"code":"server_stopping"' in next(line for line in reversed(lines) if line)
+    assert "data: [DONE]" not in lines
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "words"),
+    [
+        (("--model-path", "no/such/file.gguf"), 1, ["no/such/file.gguf"]),
+        (("--engine", "sglang"), 2, ["--engine-url"]),
+        (("--prot", "1"), 2, ["--port"]),
+        (("--tool-call-parser", "nonsense"), 1, ["nonsense", "hermes"]),
+        (("--engine", "vllm", "--engine-url", "http://127.0.0.1:1"), 1, ["--model-path"]),
+    ],
+)
+def test_a_failed_start_is_one_line_that_says_what_to_do(start, flags: tuple[str, ...], code: int, words) -> None:
+    server = start(*flags)
+    assert server.wait_for_exit(60) == code
+    log = server.log.read_text()
+    assert "Traceback" not in log
+    last = log.strip().splitlines()[-1]
+    assert all(word in last for word in words), last
+
+
+def test_a_port_that_is_taken_is_told_before_the_model_loads(start) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        server = start("--port", str(port))
+        assert server.wait_for_exit(20) == 1
+    log = server.log.read_text()
+    assert f"cannot listen on 127.0.0.1:{port}" in log
+    assert "loading" not in log
