@@ -100,7 +100,8 @@ def test_the_tokenizer_merges_matches_added_tokens_whole_and_knows_bytes(path: P
     tokenizer = gguf_tokenizer(path)
     plain = {letter: TOKENS.index(letter) for letter in "elo"}
     hello = [HE, plain["l"], plain["l"], plain["o"]]
-    assert tokenizer.encode("hello he<tool><|end|>") == [*hello, BLANK_H, plain["e"], TOOL, END]
+    assert tokenizer.encode("hello ho<tool><|end|>") == [*hello, BLANK_H, plain["o"], TOOL, END]
+    assert tokenizer.encode(" he") == [TOKENS.index("Ġ"), HE], "the earlier merge comes first"
     assert tokenizer.encode("he", add_special_tokens=True) == [END, HE]
     assert tokenizer.token_bytes(BLANK_H) == b" h"
     assert tokenizer.special_ids == {END}
