@@ -52,6 +52,11 @@ class ArgumentReader(Protocol):
         """The text at hand cannot be arguments; what came out before stays a valid prefix."""
         ...
 
+    @property
+    def rest(self) -> str:
+        """When broken or finished before it was whole: text that was taken and not given out."""
+        ...
+
     def read(self, text: str, position: int) -> int:
         """Take what can be taken; returns where it stopped."""
         ...
@@ -80,6 +85,10 @@ class ValueReader:
     def broken(self) -> bool:
         return self._value.broken
 
+    @property
+    def rest(self) -> str:
+        return self._value.rest
+
     def read(self, text: str, position: int) -> int:
         return self._value.read(text, position)
 
@@ -98,6 +107,7 @@ class ObjectReader:
         self._value: LiteralReader | None = None
         self._wrapped = False
         self.out: list[str] = []
+        self.rest = ""
         self.whole = self.closed = self.broken = False
 
     def read(self, text: str, position: int) -> int:
@@ -106,12 +116,16 @@ class ObjectReader:
             if self._value is None:
                 return position
         position = self._value.read(text, position)
-        self.broken = self._value.broken
+        self.broken, self.rest = self._value.broken, self._value.rest
+        if self._wrapped and (self.broken or self._value.closed):
+            self._unwrap("".join(self._value.out))
         if self._value.closed:
-            if self._wrapped:
-                self._unwrap("".join(self._value.out))
             self.whole = self.closed = not self.broken
         return position
+
+    @property
+    def begun(self) -> bool:
+        return self._value is not None or self.whole
 
     def _begin(self, text: str, position: int) -> int:
         position = space_end(text, position)
@@ -130,50 +144,63 @@ class ObjectReader:
         return position
 
     def _unwrap(self, written: str) -> None:
-        inner = "{}" if written == "null" else json.loads(written)
+        inner = "" if self.broken or written == "null" else json.loads(written)
         value = convert(inner) if inner.strip() else "{}"
         if value == "null":
             value = "{}"
-        if value is None or not value.startswith("{"):
-            self.broken = True
+        if self.broken or value is None or not value.startswith("{"):
+            self.broken, self.rest = True, written + self.rest
         else:
             self.out.append(value)
 
     def finish(self, text: str, position: int, *, ended: bool) -> None:
-        if self._value is not None and not self._wrapped:
-            self._value.flush()
+        if self._value is None:
+            return
+        self._value.flush()
+        self.rest = ("".join(self._value.out) if self._wrapped and not self.whole else "") + self._value.rest
 
 
 class EnvelopeReader:
-    """One JSON object that holds name and arguments. In ``strict`` use (no marker announced it) a foreign key, or a
-    missing arguments key, means that it is no call."""
+    """One JSON object that holds name and arguments.
+
+    Without an arguments key it is a call only when it has no other keys either: an object that spreads its arguments
+    beside the name must not become a call without any. In ``strict`` use (no marker announced it) a foreign key, or a
+    missing arguments key, means that it is no call.
+    """
 
     def __init__(self, envelope: JsonEnvelope, *, strict: bool) -> None:
         self._envelope = envelope
         self._strict = strict
         self._key: str | None = None
+        self._foreign = False
         self._expect = "{"
         self._part: LiteralReader | ObjectReader | None = None
         self._arguments: ObjectReader | None = None
         self.name: str | None = None
         self.out: list[str] = []
-        self.closed = self.broken = False
+        self.broken = False
 
     @property
     def whole(self) -> bool:
         return self.name is not None and self._arguments is not None and self._arguments.whole
 
+    closed = whole  # the object's own end is closing markup
+
     @property
     def started(self) -> bool:
         """Name and arguments are there, so that this is a call."""
-        return self.name is not None and self._arguments is not None
+        return self.name is not None and self._arguments is not None and self._arguments.begun
+
+    @property
+    def rest(self) -> str:
+        return self._arguments.rest if self._arguments is not None else ""
 
     def read(self, text: str, position: int) -> int:
         while not (self.closed or self.broken):
             if self._part is not None:
                 position = self._part.read(text, position)
                 if self._part.broken:
-                    self._fail()
+                    self.broken = True
                 elif self._part.closed:
                     self._end_part(self._part)
                 else:
@@ -200,7 +227,7 @@ class EnvelopeReader:
             case "," if char == ",":
                 self._expect = "key"
             case _:
-                self._fail()
+                self.broken = True
                 return position
         return position + 1
 
@@ -217,9 +244,9 @@ class EnvelopeReader:
         if self._expect == "key":
             self._key = json.loads("".join(part.out))
             self._expect = ":"
-            known = (*self._envelope.name_keys, *self._envelope.arguments_keys, self._envelope.id_key, "id", "type")
-            if self._strict and self._key not in known:
-                self._fail()
+            if self._key not in (*self._envelope.name_keys, *self._envelope.arguments_keys, "id", "type"):
+                self._foreign = True
+                self.broken = self._strict
             return
         self._expect = ","
         if part is not self._arguments and self._key in self._envelope.name_keys and self.name is None:
@@ -228,16 +255,10 @@ class EnvelopeReader:
             self.broken = self.name is None
 
     def _close(self) -> None:
-        if self.name is not None and self._arguments is None and not self._strict:
+        if self.name is not None and self._arguments is None and not (self._strict or self._foreign):
             self._arguments = ObjectReader()
             self._arguments.whole = True
             self.out.append("{}")
-        self.closed = True
-        self.broken = not self.whole
-
-    def _fail(self) -> None:
-        """Junk after whole arguments ends the call; anywhere else it breaks it."""
-        self.closed = self.whole
         self.broken = not self.whole
 
     def finish(self, text: str, position: int, *, ended: bool) -> None:
@@ -276,6 +297,7 @@ class _KeyedReader:
         self._expected: Expected = ANYTHING
         self._held: list[str] | None = None
         self._head: str | None = None
+        self.rest = ""
         self.out: list[str] = []
         self.whole = self.closed = self.broken = False
 
@@ -357,9 +379,10 @@ class _KeyedReader:
         if (self._head is None and self._held is None) or not held:
             return
         reader = LiteralReader()
-        reader.read(held, 0)
+        end = reader.read(held, 0)
         reader.flush()
-        self.out.append('"' + escape(held) if reader.broken else "".join(reader.out))
+        is_literal = not (reader.broken or reader.rest or held[end:].strip())
+        self.out.append("".join(reader.out) if is_literal else '"' + escape(held))
 
 
 class ParametersReader(_KeyedReader):
@@ -422,6 +445,7 @@ class ElementsReader(_KeyedReader):
         self._item = item
         self._element = re.compile(re.escape(tag) + r"<(/?)([^<>]{1,256})>")
         self._nodes: list[_Node] = []
+        self._raw: list[str] = []
 
     def _begin_value(self, match: re.Match[str]) -> None:
         key = match["key"].strip()
@@ -430,6 +454,13 @@ class ElementsReader(_KeyedReader):
             return
         super()._begin_value(match)
         self._nodes = [_Node(key, property_schema(self._schema, self._schema, key))]
+        self._raw = []
+
+    def read(self, text: str, position: int) -> int:
+        end = super().read(text, position)
+        if self.broken:
+            self.rest = "".join(self._raw)
+        return end
 
     def _begin(self, expectation: Expected) -> None:
         """Only a plain string streams; the elements of anything else decide what it is."""
@@ -439,11 +470,12 @@ class ElementsReader(_KeyedReader):
 
     def _value(self, text: str, position: int) -> int:
         mark = text.find(self._tag, position)
-        if mark < 0:
+        is_whole = mark >= 0
+        if not is_whole:
             mark = _part_start(text, self._tag, position)
-            self._text(text[position:mark])
-            return mark
         self._text(text[position:mark])
+        if not is_whole:
+            return mark
         match = self._element.match(text, mark)
         if match is None:
             if len(text) - mark > len(self._tag) + 260 or not _may_be_element(text[mark + len(self._tag) :]):
@@ -456,16 +488,23 @@ class ElementsReader(_KeyedReader):
             self._nodes.append(_Node(match[2], self._child_schema(match[2])))
         elif match[2] != self._nodes[-1].key:
             self.broken = True
+            return mark
         else:
             self._end_node()
+        self._keep(match[0])
         return match.end()
 
     def _text(self, text: str) -> None:
-        if text:
-            if self._held is None:
-                self.out.append(escape(text))
-            else:
-                self._nodes[-1].text.append(text)
+        if text and self._held is None:
+            self.out.append(escape(text))
+        elif text:
+            self._nodes[-1].text.append(text)
+            self._keep(text)
+
+    def _keep(self, text: str) -> None:
+        """Remember what is taken of a held value, for the case that it breaks."""
+        if self._held is not None:
+            self._raw.append(text)
 
     def _child_schema(self, key: str) -> Any:
         parent = self._nodes[-1].schema
@@ -489,6 +528,8 @@ class ElementsReader(_KeyedReader):
                 self._end_object()
         elif self._held is None:
             self.out.append(escape(text[position:]))
+        else:
+            self.rest = "".join(self._raw) + text[position:]
 
 
 class _Node:

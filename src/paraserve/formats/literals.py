@@ -85,6 +85,7 @@ class LiteralReader:
         "broken",
         "closed",
         "out",
+        "rest",
     )
 
     def __init__(self, dialect: Dialect = JSON, *, keywords: bool = False) -> None:
@@ -97,6 +98,8 @@ class LiteralReader:
         self._comma = False
         self._scalar: list[str] | None = None
         self.out: list[str] = ["{"] if keywords else []
+        self.rest = ""
+        """When broken or cut: text that was taken and not given out."""
         self.closed = False
         self.broken = False
 
@@ -126,11 +129,13 @@ class LiteralReader:
 
     def flush(self) -> None:
         """The reply was cut: give out what is held, as far as it is still a prefix of valid JSON."""
-        if self._scalar is None or self.broken or self._in_key:
+        if self._scalar is None or self.broken:
             return
         text = "".join(self._scalar)
-        if _NUMBER_START.fullmatch(text) or any(word.startswith(text) for word in _JSON_WORDS):
+        if not self._in_key and (_NUMBER_START.fullmatch(text) or any(word.startswith(text) for word in _JSON_WORDS)):
             self.out.append(text)
+        else:
+            self.rest = text
 
     def _token(self, text: str, position: int, final: bool) -> int:
         """Take one token outside of strings; negative when it is not whole yet."""
@@ -201,16 +206,17 @@ class LiteralReader:
         return after
 
     def _end_scalar(self) -> None:
-        word = "".join(self._scalar or ()).strip()
+        taken = "".join(self._scalar or ())
+        word = taken.strip()
         self._scalar = None
-        if self._in_key:
+        if self._in_key and word:
             self._begin_item()
             self.out.append(encode_string(word))
-            self._expect, self.broken = _COLON, not word
+            self._expect = _COLON
             return
-        written = self._written(word)
+        written = None if self._in_key else self._written(word)
         if written is None:
-            self.broken = True
+            self.broken, self.rest = True, taken
             return
         self._begin_item()
         self.out.append(written)

@@ -57,7 +57,7 @@ from paraserve.formats.events import (
 from paraserve.formats.literals import space_end
 from paraserve.formats.names import call_id, id_maker, resolve_id, undeclared_name
 from paraserve.formats.patterns import Pattern
-from paraserve.formats.spec import Format
+from paraserve.formats.spec import Format, JsonEnvelope
 from paraserve.formats.tables import Meaning, Mode, Spelling, compile_format
 from paraserve.formats.types import FinishReason, ReplyStart, ToolSpec
 
@@ -186,7 +186,7 @@ class OutputParser:
         rest = self._text[self._position :]
         if self._reader is not None:
             self._finish_call(self._reader, rest, ended=reason == "stop")
-        else:
+        elif not self._in_header():
             if self._place is _Place.PROBE and len(rest) > self._opener_end:
                 self.broken_calls += 1
             if rest or self._fresh:  # else it is layout between a marker and the end
@@ -221,15 +221,19 @@ class OutputParser:
         if self._follow is None:
             return False
         hit = self._follow.closers.at(self._text, self._position)
-        if hit is None:
-            return None if self._follow.closers.may_begin(self._text, self._position) else False
-        _, literal, end = hit
+        entry = self._follow.entry
+        match = entry.match(self._text, self._position) if entry and hit is None else None
+        if hit is None and match is None:
+            waiting = self._follow.closers.may_begin(self._text, self._position)
+            waiting = waiting or (entry is not None and entry.may_match(self._text, self._position))
+            return None if waiting else False
+        end = hit[2] if hit else match.end() if match else 0
         if self._follow_fate is _Fate.TEXT:
             self._release_spaces()
-            self._say(literal)
+            self._say(self._text[self._position : end])
         self._spaces.clear()
         self._position = end
-        if literal == self._follow.last_closer:
+        if hit and hit[1] == self._follow.last_closer:
             self._follow = None
             self._set_mode(self._mode)
         return True
@@ -331,6 +335,10 @@ class OutputParser:
             self._refuse(self._position + self._opener_end)
         return not waiting
 
+    def _in_header(self) -> bool:
+        """Whether a message header has begun: what it holds is markup, though its end may never come."""
+        return self._place is _Place.PROBE and self._probes[0][0] is None
+
     def _refuse(self, opener_end: int) -> None:
         """The opener was mere mention: it is text, and so is whatever follows until the next marker."""
         self._release_spaces()
@@ -364,7 +372,7 @@ class OutputParser:
         self._follow = None
         written_id = (fields.get("id") or "").strip()
         written = fields.get("name") or written_id
-        if written:
+        if not isinstance(spelling.calls.arguments, JsonEnvelope):
             name = self._resolve(written)
             self._reader = spelling.reader(self._tools.get(name or "", {}))
             self._decide(name, written_id, header)
@@ -398,7 +406,7 @@ class OutputParser:
     def _resolve(self, written: str) -> str | None:
         if self._format.ids == "kimi":
             name = resolve_id(written, self._tools)
-            return undeclared_name(written) if name is None and self._undeclared == "call" else name
+            return (undeclared_name(written) or None) if name is None and self._undeclared == "call" else name
         name = written.strip()
         return name if name in self._tools or (self._undeclared == "call" and name) else None
 
@@ -422,7 +430,7 @@ class OutputParser:
     def _know_envelope(self, reader: ArgumentReader) -> bool:
         """Decide about a call whose name stands in its object, as soon as that can be done."""
         assert isinstance(reader, EnvelopeReader)
-        if reader.started and not (reader.broken and not reader.out):
+        if reader.started:
             self._decide(self._resolve(reader.name or ""), "", "".join(self._raw))
             self._raw = []
             return True
@@ -450,6 +458,7 @@ class OutputParser:
     def _end_call(self, reader: ArgumentReader) -> None:
         if reader.broken and self._fate is _Fate.CALL:
             self.broken_calls += 1
+            self._say(reader.rest)
         spelling, self._reader = self._spelling, None
         assert spelling is not None
         if self._fate is not _Fate.TEXT:
@@ -467,6 +476,7 @@ class OutputParser:
         self._deliver(reader, rest)
         if self._fate is _Fate.CALL and not self._ended:
             self.broken_calls += 1
+            self._say(reader.rest)
 
     # What is common to all places
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from paraserve.formats.spec import Field, Piece, Space, Text
 
 _LAYOUT = "[ \\t\\r\\n]{0,64}"
-_NAME = "[^ \\t\\r\\n<>{}()\\[\\]\"'|｜,]{1,256}"
-_WORD_FIELDS = {"name": _NAME, "index": "[0-9]{0,9}"}
-_MAX_FIELD = 1024
+_NAME = "[^ \\t\\r\\n<>{}()\\[\\]\"'|｜,]{1,256}?"
+_WORD_FIELDS = {"name": _NAME, "index": "[0-9]{0,9}?"}
+_MAX_FIELD = 512
+# Fields are lazy: the shortest text that makes a header is the one that a reader of single characters sees first.
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +76,8 @@ def _sources(sequence: Sequence[Piece], tail: str = "") -> tuple[str, str]:
                 partial = f"{_LAYOUT}(?:\\Z|{partial})"
             case Field(name):
                 group = f"(?P<{name}>{_field(name, sequence[position + 1 :])})"
-                if name in _WORD_FIELDS:
-                    full = f"{_LAYOUT}{group}{_LAYOUT}{full}"
-                    partial = f"{_LAYOUT}(?:{group}{_LAYOUT}(?:\\Z|{partial})|\\Z)"
-                else:
-                    full = group + full
-                    partial = f"(?:{group}(?:\\Z|{partial})|\\Z)"
+                full = f"{_LAYOUT}{group}{_LAYOUT}{full}"
+                partial = f"{_LAYOUT}(?:{group}{_LAYOUT}(?:\\Z|{partial})|\\Z)"
     return full, partial
 
 
@@ -88,7 +85,7 @@ def _field(name: str, following: Sequence[Piece]) -> str:
     if name in _WORD_FIELDS:
         return _WORD_FIELDS[name]
     stop = next((re.escape(piece.text[0]) for piece in following if isinstance(piece, Text)), "<")
-    return f"[^{stop}]{{0,{_MAX_FIELD}}}"
+    return f"[^{stop}<\\n]{{0,{_MAX_FIELD}}}?"
 
 
 def _literal_part(text: str, tail: str) -> str:

@@ -41,6 +41,10 @@ from paraserve.formats.spec import (
 )
 
 _MAX_HEADER = 1024
+_ENVELOPE_ENTRY = (
+    *(Text(","), Space(""), Text('"'), Field("key"), Text('"'), Space(""), Text(":")),
+    *(Space(""), Text('"'), Field("id"), Text('"')),
+)
 
 
 class Mode(Enum):
@@ -77,6 +81,8 @@ class Spelling:
     strong_closers: tuple[str, ...]
     """Those which are also known for closing markup after other text has come between."""
     last_closer: str
+    entry: Pattern | None
+    """A string entry of an envelope behind its arguments (an id), which counts as closing markup."""
     markup: ParameterMarkup | Pattern | None
 
     def reader(self, schema: Mapping[str, Any]) -> ArgumentReader:
@@ -191,16 +197,16 @@ def _header(channels: Channels, opens: Sequence[str]) -> Pattern:
 
 def _channel_spelling(calls: Calls, channels: Channels) -> Spelling:
     closers = Markers(Marker(text) for text in channels.closes)
-    return Spelling(calls, 0, (), (), closers, (), channels.closes[-1], None)
+    return Spelling(calls, 0, (), (), closers, (), channels.closes[-1], None, None)
 
 
 def _spelling(calls: Calls, index: int) -> Spelling:
     closing = _texts(calls.close)
     section = _texts(calls.section_close)
-    closers = (*closing, *section, *calls.also_closes)
+    envelope = isinstance(calls.arguments, JsonEnvelope)
+    closers = (*closing, *section, *calls.also_closes, *(("}",) if envelope else ()))
     opening = pieces(calls.open)
-    enders = dict.fromkeys((*closers, *_texts(calls.section_open)[:1], *_texts(calls.open)[:1]))
-    ahead, markup = _ahead(calls, tuple(enders))
+    ahead, markup = _ahead(calls, tuple(dict.fromkeys(closers)))
     openings = [(_announces(s), compile_pattern(s, ahead)) for s in _entries(calls)]
     followings: list[Pattern] = []
     if not _announces(opening):
@@ -214,6 +220,7 @@ def _spelling(calls: Calls, index: int) -> Spelling:
         Markers(Marker(text) for text in dict.fromkeys(closers)),
         tuple(text for text in dict.fromkeys(closers) if _is_strong(text)),
         (section or closing or ("",))[-1],
+        compile_pattern(_ENVELOPE_ENTRY) if envelope else None,
         markup,
     )
 
@@ -228,10 +235,10 @@ def _entries(calls: Calls) -> Iterator[tuple[Piece, ...]]:
 
 
 def _ahead(
-    calls: Calls, enders: Sequence[str]
+    calls: Calls, closers: Sequence[str]
 ) -> tuple[tuple[tuple[Piece, ...], ...], ParameterMarkup | Pattern | None]:
     """What must follow a call's header for it to be one, and the compiled markup of its arguments."""
-    ends = tuple((Text(text),) for text in enders)
+    ends = tuple((Text(text),) for text in closers)
     match calls.arguments:
         case JsonObject():
             return (), None
@@ -247,7 +254,12 @@ def _ahead(
             trail = closes[: len(closes) - len(closes.lstrip())]
             parameter = pieces(opens.rstrip())
             close = closes.strip()
-            end, part, window = compile_end(trail, close, (*ends, parameter))
+            openers = (
+                *_texts(calls.section_open)[:1],
+                *_texts(calls.open)[:1],
+            )  # where the closing markup was forgotten
+            enders = tuple(dict.fromkeys((*closers, *openers)))
+            end, part, window = compile_end(trail, close, (*((Text(text),) for text in enders), parameter))
             compiled = ParameterMarkup(
                 compile_pattern(parameter), lead, close, end, part, window, Markers(Marker(text) for text in enders)
             )

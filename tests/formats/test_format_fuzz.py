@@ -1,0 +1,162 @@
+"""Random marker soup never breaks the laws: no exception, the same result in every split, valid JSON, nothing lost.
+
+`PARASERVE_FORMAT_FUZZ_CHARS` sets how many characters are tried in all (ten million and more by hand).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+
+import pytest
+from formats_kit import TOOLS, Folded, parse, random_split
+from golden_replies import REPLIES
+
+from paraserve.formats.families import FORMATS
+from paraserve.formats.spec import Format, JsonEnvelope
+from paraserve.formats.types import FinishReason, ReplyStart
+
+CHARACTERS = int(os.environ.get("PARASERVE_FORMAT_FUZZ_CHARS", "400000"))
+SEED = int(os.environ.get("PARASERVE_FORMAT_FUZZ_SEED", "1"))
+FRAGMENTS = [
+    *[
+        "save_note",
+        "list_shelves",
+        "v2.set-rate",
+        "nobody",
+        "functions.save_note:0",
+        "functions.nobody:1",
+        "title",
+        "stars",
+        "label",
+        "opts",
+        "body",
+        "rate",
+        '"',
+        "'",
+        "{",
+        "}",
+        "[",
+        "]",
+        "(",
+        ")",
+        ":",
+        ",",
+        "=",
+        "<",
+        ">",
+        "|",
+        "\\",
+        "/",
+        "null",
+        "true",
+        "None",
+        "True",
+        "12",
+        "-3.5e2",
+        "01",
+        "nul",
+        "é",
+        "🌤️",
+        "\\u00e9",
+        "\\n",
+        '{"name":"save_note","arguments":{"title":"',
+        '{"name":"list_shelves"',
+        '"arguments":',
+        '"parameters":{',
+        '{"title":"x","stars":3}',
+        '{"stars":[1,{"a":null}]}',
+        "{}",
+        "save_note(title=",
+        "list_shelves()",
+        "x='y'",
+        "to=functions.save_note",
+        "analysis",
+        "final",
+        "json",
+        'type="string"',
+        'string="true"',
+    ],
+    *["\n", "\n\n", " ", "\t", "\r\n", "json\n"],
+]
+REASONS: tuple[FinishReason, ...] = ("stop", "length", "abort")
+
+
+def soup(format: Format, chooser: random.Random) -> str:
+    """Markers, halves of markers, pieces of a real reply, and unique words, in any order."""
+    markers = sorted(format.marker_texts) or ["<x>"]
+    reply = REPLIES.get(format.name, "plain")
+    made = []
+    for _ in range(chooser.randint(1, 40)):
+        kind = chooser.random()
+        if kind < 0.35:
+            made.append(chooser.choice(markers))
+        elif kind < 0.45:
+            marker = chooser.choice(markers)
+            made.append(marker[: chooser.randint(1, len(marker))])
+        elif kind < 0.6:
+            begin = chooser.randrange(len(reply))
+            made.append(reply[begin : begin + chooser.randint(1, 120)])
+        elif kind < 0.7:
+            made.append(f"w{chooser.randrange(10**6)}w")
+        else:
+            made.append(chooser.choice(FRAGMENTS))
+    return "".join(made)
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"w\d+w", text))
+
+
+def visible(folded: Folded) -> str:
+    return folded.reasoning + folded.content + "".join(call.name + call.arguments for call in folded.calls)
+
+
+@pytest.mark.parametrize("format", FORMATS, ids=lambda format: format.name)
+def test_soup_keeps_the_laws(format: Format) -> None:
+    chooser = random.Random(f"{format.name}{SEED}")
+    left = CHARACTERS // len(FORMATS)
+    while left > 0:
+        text = soup(format, chooser)
+        left -= len(text)
+        options = {
+            "start": chooser.choice(list(ReplyStart)),
+            "parse_tool_calls": chooser.random() < 0.9,
+            "undeclared": chooser.choice(["content", "content", "call"]),
+            "tools": TOOLS,
+        }
+        reason = chooser.choice(REASONS)
+        whole, parser = parse(format, text, reason, **options)
+        for chunks in (list(text), random_split(text, chooser.randrange(2**32))):
+            cut, cut_parser = parse(format, chunks, reason, **options)
+            assert cut.comparable == whole.comparable, (text, chunks, options, reason)
+            assert cut_parser.broken_calls == parser.broken_calls, (text, options, reason)
+        assert parser.completed_calls == sum(call.ended for call in whole.calls)
+        lost = words(text) - words(visible(whole))
+        assert not lost or may_lose(format, text, lost), (text, lost, options, reason)
+
+
+def may_lose(format: Format, text: str, lost: set[str]) -> bool:
+    """Words inside markup itself are markup: a message header, an id, a key that was cut, an entry of an envelope that
+    means nothing."""
+    if format.channels:
+        return True
+    around = [re.search(r"(.{0,200})" + word, text, re.DOTALL) for word in lost]
+    inside = r'\[CALL_ID\][^\[]*$|(type|string|name|key)="[^"]*$|<arg_key[^<]*$|(parameter|arg_key)[^>]*$|<[^<>]*$'
+    if any(isinstance(calls.arguments, JsonEnvelope) for calls in format.calls):
+        inside += r'|"name".*$'
+    return all(match and re.search(inside, match[1], re.DOTALL) for match in around)
+
+
+def test_text_without_tools_is_lost_in_no_character() -> None:
+    """Without calls and reasoning, content is the text, but for the separator that the description declares."""
+    chooser = random.Random(SEED)
+    for format in FORMATS:
+        if format.channels or format.frame_markers:
+            continue
+        for _ in range(30):
+            text = "Go " + soup(format, chooser)
+            folded, _ = parse(format, random_split(text, 1), parse_tool_calls=False, start=ReplyStart.CONTENT)
+            assert folded.content == text
+            assert not folded.calls
