@@ -16,7 +16,7 @@ from paraserve.formats.grammar.parameters import ElementWriter, ParameterWriter,
 from paraserve.formats.grammar.regex import DIGIT, WORD, Alt, Cat, Regex, Repeat, chars, optional, other_than, without
 from paraserve.formats.grammar.regex import text as exactly
 from paraserve.formats.grammar.tree import EMPTY, Literal, Pattern, Tree, Word, choice, sequence
-from paraserve.formats.grammar.values import JSON, PYTHON, Scope, ValueWriter, quoted_spelling
+from paraserve.formats.grammar.values import JSON, MOST_KEY, PYTHON, Scope, ValueWriter, quoted_spelling
 from paraserve.formats.spec import (
     Calls,
     Elements,
@@ -128,9 +128,9 @@ class CallWriter:
         extra: Tree = EMPTY
         if node.extra is not None:
             if node.extra_keys is None:
-                key = other_than(WORD, [*names, *kwlist], first=without(WORD, DIGIT))
+                key = other_than(WORD, [*names, *kwlist], first=without(WORD, DIGIT), most=MOST_KEY)
             else:
-                key = self.scope.free_key(node, WORD)
+                key = self.scope.free_key(node, WORD, most=MOST_KEY)
             pair = sequence(Word("", key, "="), writer.value(node.extra))
             extra = writer.listed(pair, node.least_extra, node.most_extra)
         members = [

@@ -7,7 +7,7 @@ cannot be said exactly is a `GrammarError`, never a silently wider grammar.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from paraserve.formats.grammar import tree
@@ -90,7 +90,8 @@ def response_format_constraint(
     """
     plan = _Plan(format, target, start, allow_reasoning, parallel, lenient)
     read = read_schema({"type": "object"} if schema is None else schema, path=path, lenient=lenient)
-    value = ValueWriter(JSON, plan.scope("content", path, read, lenient=lenient)).value(read.root)
+    spelling = replace(JSON, avoid=plan.content_markers(calls=bool(tools)))
+    value = ValueWriter(spelling, plan.scope("content", path, read, lenient=lenient)).value(read.root)
     body = plan.content(value)
     if tools and format.calls:
         plan.add_tools(list(enumerate(tools)), enforce_all=False)
@@ -109,6 +110,7 @@ class _Plan:
     parallel: bool
     lenient: bool
     rules: dict[str, Tree] = field(default_factory=dict)
+    made: dict[Any, Tree] = field(default_factory=dict)
     calls: list[Tree] = field(default_factory=list)
 
     def write(self, body: Tree, tokens: Mapping[str, int] | None) -> str:
@@ -121,7 +123,8 @@ class _Plan:
         return write_lark(grammar, marking)
 
     def scope(self, key: str, path: str, schema: Schema, *, lenient: bool) -> Scope:
-        return Scope(key, path, schema.definitions, self.rules, intersections=self.target == "lark", lenient=lenient)
+        exact = self.target == "lark"
+        return Scope(key, path, schema.definitions, self.rules, intersections=exact, lenient=lenient, made=self.made)
 
     # --- calls ---------------------------------------------------------------------------------------------------
 
@@ -162,12 +165,13 @@ class _Plan:
 
     def section(self) -> Tree:
         """All the calls of a reply, from the first marker to the last."""
-        one = tree.choice(self.calls)
-        more: Tree = tree.EMPTY
-        if self.parallel and not self.ends_reply:
-            more = tree.Many(tree.prefixed(self.spelling.between, one), 0, None)
+        one, many = tree.choice(self.calls), self.parallel and not self.ends_reply
         opened = tree.prefixed(self.spelling.section_open, one)
-        return sequence(opened, more, tree.Literal(self.spelling.section_close))
+        closing = tree.Literal(self.spelling.section_close)
+        if many and not (self.spelling.section_open or self.spelling.between):
+            return tree.Many(one, 1, None)
+        more = tree.Many(tree.prefixed(self.spelling.between, one), 0, None) if many else tree.EMPTY
+        return sequence(opened, more, closing)
 
     def only_calls(self) -> Tree:
         frame = ""
@@ -194,6 +198,14 @@ class _Plan:
         found = [*self.openers, *self.format.frame_markers]
         if self.format.reasoning:
             found += [self.format.reasoning.open, self.format.reasoning.close]
+        if self.format.channels:
+            channels = self.format.channels
+            found += [*channels.opens, channels.message, *channels.closes]
+        return tuple(dict.fromkeys(found))
+
+    def content_markers(self, *, calls: bool) -> tuple[str, ...]:
+        """What a reader would not take for content in the middle of content."""
+        found = [*self.format.frame_markers, *(self.openers if calls else ())]
         if self.format.channels:
             channels = self.format.channels
             found += [*channels.opens, channels.message, *channels.closes]
@@ -255,6 +267,9 @@ def _after(opener: str, section: Tree) -> Tree:
             return tree.Choice(tuple(_after(opener, item) for item in items))
         case tree.Row((first, *rest)):
             return sequence(_after(opener, first), *rest)
+        case tree.Many(item, least, most):
+            assert least == 1
+            return sequence(_after(opener, item), tree.Many(item, 0, most))
         case tree.Literal(text):
             return tree.Literal(text.removeprefix(opener))
         case _:

@@ -45,8 +45,8 @@ class _Writer:
         self.marker = re.compile("|".join(texts)) if texts else None
         self.lines: list[str] = []
         self.names: dict[int, str] = {}
-        self.kept: list[Tree] = []
         self.terminals: dict[str, str] = {}
+        self.regexes: dict[int, str] = {}
         self.uses: dict[int, int] = {}
         self.rule_names = {key: f"r{number}" for number, key in enumerate(grammar.rules)}
 
@@ -79,7 +79,9 @@ class _Writer:
             case Literal(text):
                 return self.literal(text)
             case Pattern(regex):
-                return self.terminal(self.language(regex))
+                if id(regex) not in self.regexes:
+                    self.regexes[id(regex)] = self.terminal(self.language(regex))
+                return self.regexes[id(regex)]
             case Word():
                 return self.word(tree)
             case Until():

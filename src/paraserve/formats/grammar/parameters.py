@@ -28,7 +28,7 @@ from paraserve.formats.grammar.nodes import (
 from paraserve.formats.grammar.regex import ANY_CHAR, WORD, Chars, Regex, alt, chars, without
 from paraserve.formats.grammar.regex import text as exactly
 from paraserve.formats.grammar.tree import EMPTY, Literal, Many, Rule, Tree, Until, Word, choice, sequence
-from paraserve.formats.grammar.values import JSON, PYTHON, Scope, ValueWriter
+from paraserve.formats.grammar.values import JSON, MOST_KEY, PYTHON, Scope, ValueWriter
 from paraserve.formats.spec import Elements, Field, Parameters, fill, pieces
 
 _FREE_KEY = Chars((*chars("-").ranges, *WORD.ranges))
@@ -77,11 +77,12 @@ def raw_text(options: Sequence[Node], close: str, marker: str, scope: Scope) -> 
         elif isinstance(option, Const) and is_string(option):
             first = (option.value + close).find(marker)
             constants += [option.value] if first == len(option.value) + close.find(marker) else []
-    if None in languages:
-        return Until(close, (marker,))
+    end = close.find(marker) + len(marker)
     known = [language for language in languages if language is not None]
-    if known:
-        return Until(close, (marker,), alt(*(exactly(value) for value in constants), *known))
+    if languages:
+        whole = None if None in languages else alt(*(exactly(value) for value in constants), *known)
+        text = scope.once((close[:end], whole), lambda: Until(close[:end], (marker,), whole))
+        return sequence(text, Literal(close[end:]))
     if not constants:
         why = f"every value holds {marker!r}, which ends a value in this family's syntax"
         raise GrammarError(why, keyword="enum", path=scope.path)
@@ -101,7 +102,7 @@ class ParameterWriter:
             one = self.parameter(partial(self.opening, item.name), item.value)
             parts.append(one if item.required else Many(one, 0, 1))
         if node.extra is not None:
-            key = self.scope.free_key(node, _FREE_KEY)
+            key = self.scope.free_key(node, _FREE_KEY, most=MOST_KEY)
             extra = self.parameter(partial(self.free_opening, key), node.extra)
             parts.append(Many(extra, node.least_extra, node.most_extra))
         return sequence(*parts)
@@ -157,7 +158,7 @@ class ParameterWriter:
 
     def literals(self, options: list[Node]) -> Tree:
         spelling = PYTHON if self.parameters.style == "python" else JSON
-        writer = ValueWriter(replace(spelling, avoid=self.parameters.close.strip()), self.scope)
+        writer = ValueWriter(replace(spelling, avoid=(self.parameters.close.strip(),)), self.scope)
         values = [writer.value(option) for option in options]
         if self.parameters.style == "python_scalars":
             # The models write Python's words; JSON's are understood as well.

@@ -109,20 +109,20 @@ def optional(item: Regex) -> Regex:
     return Repeat(item, 0, 1)
 
 
-def other_than(alphabet: Chars, words: Iterable[str], *, first: Chars | None = None, most: int = 64) -> Regex:
-    """Up to about ``most`` characters of ``alphabet``, the first in ``first``, that are none of ``words`` nor empty."""
+def other_than(alphabet: Chars, words: Iterable[str], *, first: Chars | None = None, most: int | None = None) -> Regex:
+    """1 to ``most`` characters of ``alphabet``, the first of them in ``first``, that are none of ``words``."""
     start = first or alphabet
     branches: list[Regex] = []
     rest = sorted({w for w in words if w})
     heads = sorted({w[0] for w in rest})
     free = without(start, chars("".join(heads)))
     if free.ranges:
-        branches.append(Cat((free, Repeat(alphabet, 0, max(most - 1, 0)))))
+        branches.append(Cat((free, Repeat(alphabet, 0, None if most is None else max(most - 1, 0)))))
     for head in heads:
         if without(chars(head), start).ranges:
             continue
         tails = [w[1:] for w in rest if w[0] == head]
-        longer = other_than(alphabet, tails, most=max(most - 1, 1))
+        longer = other_than(alphabet, tails, most=None if most is None else max(most - 1, 1))
         branches.append(Cat((chars(head), longer if "" in tails else optional(longer))))
     return alt(*branches)
 
@@ -151,13 +151,33 @@ def lengths(regex: Regex) -> tuple[int, int | None]:
             return max(p[0] for p in pairs), min(known) if known else None
 
 
-def without_pair(first: str, second: str, plain: Chars, *others: Regex) -> Regex:
-    """Strings of ``plain`` characters and ``others`` in which ``second`` never follows ``first``."""
-    run = Repeat(chars(first), 1, None)
-    free, after = without(plain, chars(first)), without(plain, chars(first + second))
-    return Cat(
-        (Repeat(Alt((free, *others, Cat((run, Alt((after, *others)))))), 0, None), Repeat(chars(first), 0, None))
-    )
+def avoiding(words: Iterable[str], plain: Chars, *others: Regex) -> Regex:
+    """Strings of ``plain`` characters and ``others`` that hold none of ``words``.
+
+    A word that holds the first character of a word again counts only up to there: what holds no beginning of a word
+    holds no word.
+    """
+    firsts = {word[0] for word in words}
+    heads = [word[0] + word[1 : 1 + _until(word[1:], firsts)] for word in words]
+    follow: dict[str, str] = {}
+    for head in heads:
+        for end in range(1, len(head)):
+            follow[head[:end]] = follow.get(head[:end], "") + head[end]
+    banned = chars("".join({head for head in heads if len(head) == 1} | firsts))
+    free = Alt((without(plain, banned), *others))
+    if not follow:
+        return Repeat(free, 0, None)
+    # Beginnings of words in a row, each either followed by the next one or by what does not go on with it.
+    begun = Repeat(Alt(tuple(text(head) for head in follow)), 0, None)
+    stray = [
+        Cat((text(head), Alt((without(plain, chars("".join(firsts) + go_on)), *others))))
+        for head, go_on in follow.items()
+    ]
+    return Cat((Repeat(Alt((free, Cat((begun, Alt(tuple(stray)))))), 0, None), begun))
+
+
+def _until(word: str, firsts: set[str]) -> int:
+    return next((index for index, char in enumerate(word) if char in firsts), len(word))
 
 
 def each_char(regex: Regex, change: Callable[[Chars], Regex]) -> Regex:

@@ -20,6 +20,7 @@ from paraserve.formats.grammar.regex import (
     Chars,
     Regex,
     Repeat,
+    avoiding,
     chars,
     is_empty,
     never_spelling,
@@ -60,8 +61,8 @@ class _Writer:
         """Whether ``tree`` holds text that only an ``any_text`` node can say well."""
         if id(tree) not in self.free:
             match tree:
-                case Until(regex=regex):
-                    self.free[id(tree)] = regex is None or _only_length(regex)
+                case Until(regex=regex, nested=nested):
+                    self.free[id(tree)] = not nested and (regex is None or _only_length(regex))
                 case Tail() | EndTokens():
                     self.free[id(tree)] = True
                 case _:
@@ -181,22 +182,13 @@ class _Ebnf:
                 return '""'
 
     def text_without(self, excludes: tuple[str, ...], regex: Regex | None) -> str:
-        """Inside EBNF a marker is kept out by less text: a pattern gives up a character, free text a pair of them."""
+        """Inside EBNF a pattern gives up a character of the marker."""
         if regex is None:
-            regex = _without_pairs(excludes)
+            return _regular(avoiding(excludes, ANY_CHAR))
         for word in excludes:
             smaller = never_spelling(regex, word)
             regex = regex if smaller is None else smaller
         return _regular(regex)
-
-
-def _without_pairs(words: tuple[str, ...]) -> Regex:
-    """Text in which no first character of a word is followed by that word's second one."""
-    firsts = chars("".join(word[0] for word in words))
-    after = chars("".join(word[0] + word[1:2] for word in words))
-    plain, follow = without(ANY_CHAR, firsts), without(ANY_CHAR, after)
-    run = Repeat(firsts, 1, None)
-    return Cat((Repeat(Alt((plain, Cat((run, follow)))), 0, None), Repeat(firsts, 0, None)))
 
 
 def _regular(regex: Regex) -> str:

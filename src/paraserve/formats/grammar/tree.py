@@ -42,6 +42,8 @@ class Until:
     close: str
     excludes: tuple[str, ...]
     regex: Regex | None = None
+    nested: bool = False
+    """Deep in a value, where a syntax may do with less text rather than with a larger grammar."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

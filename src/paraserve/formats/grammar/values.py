@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from paraserve.formats.grammar import numbers
@@ -37,6 +37,7 @@ from paraserve.formats.grammar.regex import (
     Regex,
     Repeat,
     alt,
+    avoiding,
     chars,
     each_char,
     has_both,
@@ -46,11 +47,10 @@ from paraserve.formats.grammar.regex import (
     other_than,
     text,
     without,
-    without_pair,
 )
 from paraserve.formats.grammar.tree import EMPTY, Choice, Literal, Many, Pattern, Rule, Tree, Until, choice, sequence
 
-_LAYOUT = Alt((Cat(()), chars(" "), Cat((chars("\n"), Repeat(chars(" \t"), 0, 40)))))
+_LAYOUT = Alt((Cat(()), chars(" "), Cat((chars("\n"), Repeat(chars(" \t"), 0, 32)))))
 """Between tokens: nothing, a space, or a line break and an indent. Bounded, so that no reply is endless layout."""
 _HEX = chars(("0", "9"), ("a", "f"), ("A", "F"))
 _UNICODE = Cat(
@@ -60,6 +60,10 @@ _UNICODE = Cat(
     )))
 )  # fmt: skip
 _NAMED_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
+
+
+MOST_KEY = 40
+"""Characters of an undeclared key where no quotes bound it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +78,8 @@ class Spelling:
     python: bool = False
     """Python's string literals: in either quotes, without ``\\/`` and ``\\u`` pairs."""
 
-    avoid: str = ""
-    """A marker that no text of a value may hold: strings do without the pair of characters that it begins with."""
+    avoid: tuple[str, ...] = ()
+    """Markers that no string of a value may hold."""
 
     @property
     def quotes(self) -> str:
@@ -103,6 +107,13 @@ class Scope:
     intersections: bool = True
     """Whether the target can intersect regular languages."""
     lenient: bool = False
+    made: dict[Any, Tree] = field(default_factory=dict)
+    """Leaves that have been written already: a grammar says each of them once."""
+
+    def once(self, key: Any, make: Callable[[], Tree]) -> Tree:
+        if key not in self.made:
+            self.made[key] = make()
+        return self.made[key]
 
     def string_regex(self, node: String) -> Regex | None:
         """The strings themselves, before any spelling; None: all of them. Raises `GrammarError`."""
@@ -117,10 +128,10 @@ class Scope:
             raise GrammarError(f"the keyword 'pattern' {why}", keyword="pattern", path=node.path)
         return regex
 
-    def free_key(self, node: Object, allowed: Chars, *, first: Chars | None = None) -> Regex:
+    def free_key(self, node: Object, allowed: Chars, *, most: int | None = None) -> Regex:
         """Undeclared keys that can be spelled with the ``allowed`` characters."""
         if node.extra_keys is None:
-            return other_than(allowed, [item.name for item in node.properties], first=first)
+            return other_than(allowed, [item.name for item in node.properties], most=most)
         options = node.extra_keys.options if isinstance(node.extra_keys, OneOf) else (node.extra_keys,)
         languages: list[Regex] = []
         for option in options:
@@ -140,10 +151,18 @@ class ValueWriter:
     def __init__(self, spelling: Spelling, scope: Scope) -> None:
         self.spelling = spelling
         self.scope = scope
-        self.comma = Pattern(Cat((chars(","), _LAYOUT)))
-        self.colon = Literal(":") if spelling.quote else Pattern(Cat((chars(":"), Repeat(chars(" "), 0, 1))))
+        self.comma = scope.once("comma", lambda: Pattern(Cat((chars(","), _LAYOUT))))
+        self.colon = scope.once(("colon", bool(spelling.quote)), self.made_colon)
+
+    def made_colon(self) -> Tree:
+        return Literal(":") if self.spelling.quote else Pattern(Cat((chars(":"), Repeat(chars(" "), 0, 1))))
 
     def value(self, node: Node) -> Tree:
+        if isinstance(node, Number | String):
+            return self.scope.once((self.spelling, node), lambda: self.written(node))
+        return self.written(node)
+
+    def written(self, node: Node) -> Tree:
         match node:
             case AnyValue():
                 return self.anything()
@@ -187,10 +206,14 @@ class ValueWriter:
         if isinstance(value, str) and self.spelling.python:
             return choice([Literal(_quoted(value, quote)) for quote in self.spelling.quotes])
         written = self.constant(value)
-        if self.spelling.avoid and self.spelling.avoid in written:
-            why = f"a constant holds {self.spelling.avoid!r}, which ends a value in this family's syntax"
-            raise GrammarError(why, keyword="enum", path=self.scope.path)
+        self.refuse_markers(written, "enum")
         return Literal(written)
+
+    def refuse_markers(self, written: str, keyword: str) -> None:
+        for marker in self.spelling.avoid:
+            if marker in written:
+                why = f"a value or key holds {marker!r}, which means something else in this family's syntax"
+                raise GrammarError(why, keyword=keyword, path=self.scope.path)
 
     def constant(self, value: Any) -> str:
         match value:
@@ -220,35 +243,43 @@ class ValueWriter:
         if self.spelling.quote:
             content = self.scope.string_regex(node)
             quote = self.spelling.quote
-            return sequence(Literal(quote), Until(quote, (quote,), content))
+            return sequence(Literal(quote), Until(quote, (quote,), content, nested=True))
         forms = [Cat((chars(q), self.escaped(node, q), chars(q))) for q in self.spelling.quotes]
         return Pattern(alt(*forms))
 
     def escaped(self, node: String, quote: str) -> Regex:
         """What stands between the quotes."""
-        avoid = self.spelling.avoid[:2]
+        avoid = self.spelling.avoid
         if node.patterns:
-            regex = self.scope.string_regex(node) or Repeat(ANY_CHAR, 0, None)
-            smaller = never_spelling(regex, avoid) if avoid else regex
-            if smaller is None:
-                why = f"the keyword 'pattern' asks for {avoid!r}, which this family's syntax cannot hold here"
+            regex: Regex | None = self.scope.string_regex(node)
+            for marker in avoid:
+                regex = never_spelling(regex, marker) if regex else None
+            if regex is None:
+                why = f"the keyword 'pattern' asks for a part of {avoid!r}, which the family's syntax cannot hold here"
                 raise GrammarError(why, keyword="pattern", path=node.path)
-            return each_char(smaller, lambda found: _escaped_chars(found, quote))
+            return each_char(regex, lambda found: _escaped_chars(found, quote))
         pair = [] if self.spelling.python else [_SURROGATE_PAIR, text("\\/")]
         named = [text(escape) for char, escape in _NAMED_ESCAPES.items() if char != quote]
         plain, escapes = without(ANY_CHAR, _must_escape(quote)), (*named, text("\\" + quote), _UNICODE, *pair)
         if avoid and node.least == 0 and node.most is None:
-            return without_pair(avoid[0], avoid[1], plain, *escapes)
-        return Repeat(Alt((without(plain, chars(avoid[:1])), *escapes)), node.least, node.most)
+            return avoiding(avoid, plain, *escapes)
+        return Repeat(Alt((without(plain, self.first_of_markers), *escapes)), node.least, node.most)
+
+    @property
+    def first_of_markers(self) -> Chars:
+        return chars("".join(marker[0] for marker in self.spelling.avoid))
 
     def free_key(self, node: Object) -> Tree:
         """A key that is none of the declared ones, spelled without escapes (so that it cannot be one in disguise)."""
         if self.spelling.quote:
-            return Pattern(self.scope.free_key(node, _BARE_KEY))
-        inner = self.scope.free_key(node, without(ANY_CHAR, chars("\"'\\" + self.spelling.avoid[:1], ("\x00", "\x1f"))))
+            return Pattern(self.scope.free_key(node, _BARE_KEY, most=MOST_KEY))
+        inner = self.scope.free_key(
+            node, without(without(ANY_CHAR, chars("\"'\\", ("\x00", "\x1f"))), self.first_of_markers)
+        )
         return Pattern(alt(*(Cat((chars(quote), inner, chars(quote))) for quote in self.spelling.quotes)))
 
     def member(self, name: str, value: Tree) -> Tree:
+        self.refuse_markers(name, "properties")
         if self.spelling.quote:
             if not re.fullmatch(r"[^:={}\[\]()\"',<>\s]+", name):
                 why = f"the family cannot spell the key {name!r}"
@@ -270,10 +301,14 @@ class ValueWriter:
         return sorted(node.properties, key=lambda item: item.name) if self.spelling.quote else node.properties
 
     def opening(self, mark: str) -> Tree:
-        return Literal(mark) if self.spelling.quote else Pattern(Cat((text(mark), _LAYOUT)))
+        if self.spelling.quote:
+            return Literal(mark)
+        return self.scope.once(mark, lambda: Pattern(Cat((text(mark), _LAYOUT))))
 
     def closing(self, mark: str) -> Tree:
-        return Literal(mark) if self.spelling.quote else Pattern(Cat((_LAYOUT, text(mark))))
+        if self.spelling.quote:
+            return Literal(mark)
+        return self.scope.once(mark, lambda: Pattern(Cat((_LAYOUT, text(mark)))))
 
     def listed(self, item: Tree, least: int, most: int | None) -> Tree:
         """``least`` to ``most`` items with commas between; the result may be empty only if ``least`` is 0."""
