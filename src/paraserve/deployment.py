@@ -64,12 +64,18 @@ class Deployment:
             code=MODEL_NOT_FOUND,
         )
 
-    async def encode(self, text: str) -> list[int]:
+    async def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Token ids of a plain prompt; a long one is tokenized off the event loop."""
         if len(text) <= SHORT_TEXT:
-            return self.tokenizer.encode(text, add_special_tokens=True)
-        return await asyncio.to_thread(self.tokenizer.encode, text, add_special_tokens=True)
+            return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+        return await asyncio.to_thread(self.tokenizer.encode, text, add_special_tokens=add_special_tokens)
 
     def start_of_text(self, token_ids: Sequence[int]) -> ReplyStart:
         """Where a plain prompt leaves the model."""
         return reply_start(self.tokenizer.decode(token_ids[-_TAIL:]), self.markers)
+
+    async def close(self) -> None:
+        """Stop the engine and let the prompt's threads end."""
+        await self.engine.stop()
+        if self.chat is not None:
+            self.chat.close()

@@ -62,7 +62,7 @@ async def _serve(settings: ServerSettings, progress: Progress) -> int:
             progress.step("\n".join(ready_lines(deployment, listening)))
             await _http_server(deployment).serve([listening])
         finally:
-            await deployment.engine.stop()
+            await deployment.close()
     finally:
         listening.close()
     return 0

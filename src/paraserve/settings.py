@@ -172,6 +172,18 @@ class ServerSettings:
         "content, arguments as objects), or hand them over as they came.",
     )
 
+    history_arguments: Literal["strict", "lenient"] = setting(
+        "strict",
+        group=FORMATS,
+        help="What arguments of calls in the history are that are no JSON object: a 400, or handed on as they came.",
+    )
+    ignored_tools: Literal["allow", "refuse"] = setting(
+        "allow",
+        group=FORMATS,
+        help="What declared tools get that the model's chat template does not put into the prompt: service without "
+        "them in the prompt, or a 400.",
+    )
+
     enable_cache_report: bool = setting(
         False, group=REQUESTS, help="Report cached prompt tokens in usage.prompt_tokens_details."
     )

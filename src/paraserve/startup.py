@@ -160,7 +160,10 @@ def join(
     chat = ChatPrompt(
         checkpoint,
         settings=PromptSettings(
-            template_kwargs=settings.chat_template_kwargs, normalization=settings.history_normalization
+            template_kwargs=settings.chat_template_kwargs,
+            normalization=settings.history_normalization,
+            lenient_arguments=settings.history_arguments == "lenient",
+            ignored_tools=settings.ignored_tools,
         ),
         reasoning_markers=markers,
         content_openers=[format.content_open] if format.content_open else [],

@@ -243,6 +243,16 @@ RULES = {
         prompt_has("[tools"),
         "force-tool-choice-auto",
     ),
+    "force auto: required without tools": Rule(
+        FORCE, {"tool_choice": "required"}, refused(400, "tool_choice"), free, "force-tool-choice-auto"
+    ),
+    "force auto: a form that no API here knows": Rule(
+        FORCE,
+        {"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "tools": []}},
+        refused(400, "tool_choice.type"),
+        free,
+        "force-tool-choice-auto",
+    ),
     "force auto: auto": Rule(FORCE, {"tools": TOOLS, "tool_choice": "auto"}, free, free, None),
     "force auto: absent": Rule(FORCE, {"tools": TOOLS}, free, free, None),
     "kimi: nothing sent": Rule(

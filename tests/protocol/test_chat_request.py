@@ -9,6 +9,7 @@ import pytest
 
 from paraserve.protocol.chat import decode_chat
 from paraserve.protocol.errors import RequestError
+from paraserve.protocol.tools import check_tools, tool_choice_in_force
 
 USER = [{"role": "user", "content": "hi"}]
 TOOL = {"type": "function", "function": {"name": "list_shelves", "parameters": {"type": "object", "properties": {}}}}
@@ -49,6 +50,7 @@ def decode(**fields: Any):
         ({"tools": [TOOL, TOOL]}, "tools[1].function.name"),
         ({"response_format": {"type": "json_schema"}}, "response_format"),
         ({"response_format": {"type": "xml"}}, "response_format.type"),
+        ({"tool_choice": 5}, "tool_choice"),
         ({"regex": "a+", "ebnf": "root ::= 'a'"}, "ebnf"),
     ],
 )
@@ -111,28 +113,36 @@ def test_a_bare_image_url_becomes_the_object_form(role: str) -> None:
 @pytest.mark.parametrize("choice", ["none", "auto"])
 @pytest.mark.parametrize("tools", [None, []])
 def test_none_and_auto_need_no_tools(choice: str, tools: Any) -> None:
-    assert decode(tool_choice=choice, tools=tools).tool_choice == choice
+    request = decode(tool_choice=choice, tools=tools)
+    assert tool_choice_in_force(request.tool_choice, check_tools(request.tools)) == choice
+
+
+NAMED = {"type": "function", "function": {"name": "list_shelves"}}
+
+
+def test_an_absent_choice_is_auto_with_tools_and_none_without() -> None:
+    assert tool_choice_in_force(None, check_tools([TOOL])) == "auto"
+    assert tool_choice_in_force(None, ()) == "none"
+    assert tool_choice_in_force(NAMED, check_tools([TOOL])) == "list_shelves"
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("choice", "tools"),
     [
-        {"tool_choice": "required"},
-        {"tool_choice": "required", "tools": []},
-        {"tool_choice": {"type": "function", "function": {"name": "list_shelves"}}},
-        {"tool_choice": {"type": "function", "function": {"name": "other"}}, "tools": [TOOL]},
-        {"tool_choice": "maybe", "tools": [TOOL]},
+        ("required", None),
+        ("required", []),
+        (NAMED, None),
+        ({"type": "function", "function": {"name": "other"}}, [TOOL]),
+        ({"type": "function", "function": {"name": "auto"}}, [{"type": "function", "function": {"name": "auto"}}]),
+        ("maybe", [TOOL]),
+        ({"type": "allowed_tools"}, [TOOL]),
+        ({"type": "function", "name": "list_shelves"}, [TOOL]),
+        ({}, [TOOL]),
     ],
 )
-def test_a_choice_that_cannot_be_kept_is_a_400_at_tool_choice(fields: dict[str, Any]) -> None:
+def test_a_choice_that_cannot_be_kept_is_a_400_at_tool_choice(choice: Any, tools: Any) -> None:
     with pytest.raises(RequestError) as caught:
-        decode(**fields)
-    assert (caught.value.status, caught.value.param) == (400, "tool_choice")
-
-
-def test_an_unknown_kind_of_tool_choice_is_a_400() -> None:
-    with pytest.raises(RequestError) as caught:
-        decode(tools=[TOOL], tool_choice={"type": "allowed_tools"})
+        tool_choice_in_force(choice, check_tools(tools))
     assert caught.value.status == 400
     assert (caught.value.param or "").startswith("tool_choice")
 

@@ -7,7 +7,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from paraserve.api import chat, completions, system
+from paraserve.api import chat, completions, system, tokens
 from paraserve.api.errors import on_bug, on_http_error, on_request_error
 from paraserve.api.middleware import ApiKeys, RequestIds
 from paraserve.deployment import Deployment
@@ -17,12 +17,16 @@ from paraserve.protocol.errors import RequestError
 
 ROUTES = [
     Route("/v1/chat/completions", chat.create_chat_completion, methods=["POST"]),
+    Route("/v1/chat/completions/render", tokens.render_chat, methods=["POST"]),
     Route("/v1/completions", completions.create_completion, methods=["POST"]),
     Route("/v1/models", system.list_models, methods=["GET"]),
     Route("/v1/models/{model:path}", system.get_model, methods=["GET"]),
+    *(Route(path, tokens.tokenize, methods=["POST"]) for path in ("/tokenize", "/v1/tokenize")),
+    *(Route(path, tokens.detokenize, methods=["POST"]) for path in ("/detokenize", "/v1/detokenize")),
     Route("/v1/policies", system.list_policies, methods=["GET"]),
     Route("/health", system.health, methods=["GET"]),
     Route("/health_generate", system.health_generate, methods=["GET"]),
+    Route("/server_info", system.server_info, methods=["GET"]),
     Route("/version", system.version, methods=["GET"]),
 ]
 

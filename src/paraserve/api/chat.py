@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,28 +18,33 @@ from paraserve.api.common import (
     check_logprobs,
     check_stream_options,
     deployment_of,
+    note_reply_rules,
     reply_id,
+    reply_options,
     routing_hints,
     usage_shape,
     wants_continuous_usage,
     wants_usage,
 )
-from paraserve.api.replies import ReplyOptions, streamed, whole
+from paraserve.api.replies import streamed, whole
 from paraserve.engines.base import Sampling
 from paraserve.formats.types import ToolSpec
 from paraserve.generation.constraint import Wanted
 from paraserve.generation.limits import check_min_tokens, output_limit
-from paraserve.generation.plan import PromptPlan, ReplyPlan, may_reason, plan_runs
+from paraserve.generation.plan import PromptPlan, ReplyPlan, plan_runs
 from paraserve.generation.run import reply_events
 from paraserve.generation.sampling import resolve_sampling
 from paraserve.policies.base import PolicyLedger, ReplyRules
 from paraserve.prompt.chat import ChatPromptRequest, PreparedPrompt
 from paraserve.protocol.chat import ChatCompletionRequest, decode_chat
 from paraserve.protocol.errors import RequestError
-from paraserve.protocol.tools import NamedToolChoice, check_tools
+from paraserve.protocol.tools import CHOICE_WORDS, check_tools, tool_choice_in_force
 
 if TYPE_CHECKING:
     from paraserve.deployment import Deployment
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +83,10 @@ async def create_chat_completion(request: Request) -> ASGIApp:
         n = turn.request.n or 1
         runs = plan_runs(plan, prompts, n=n, vocabulary=deployment.vocabulary)
         shape = _shape(turn, plan.request_id, model, len(prompt.token_ids))
-        options = _options(turn)
+        note_reply_rules(turn.request, turn.rules, turn.ledger)
+        options = reply_options(deployment, turn.rules, turn.ledger)
         turn.ledger.log(plan.request_id)
+        log.debug("%s: prompt adapted: %s", plan.request_id, prompt.normalizations)
         events = reply_events(deployment.engine, runs)
         if turn.request.stream:
             return await streamed(request, events, ChatStream(shape), options)
@@ -89,20 +97,15 @@ def begin_turn(deployment: Deployment, sent: ChatCompletionRequest) -> ChatTurn:
     """The request as the policies in force want it."""
     policies = deployment.policies.on("chat")
     request, ledger = policies.apply(sent)
-    choice = _choice(request)
-    functions = check_tools(request.tools) if choice != "none" else ()
+    with attributed(ledger):
+        functions = check_tools(request.tools)
+        choice = tool_choice_in_force(request.tool_choice, functions)
     strictness = deployment.settings.tool_strictness
     tools = [
         ToolSpec(f.name, f.parameters or {}, strictness == "always" or (strictness == "requested" and bool(f.strict)))
         for f in functions
     ]
-    return ChatTurn(deployment, request, policies.rules, ledger, tools, choice)
-
-
-def _choice(request: ChatCompletionRequest) -> str:
-    if isinstance(request.tool_choice, NamedToolChoice):
-        return request.tool_choice.function.name
-    return request.tool_choice or ("auto" if request.tools else "none")
+    return ChatTurn(deployment, request, policies.rules, ledger, tools if choice != "none" else [], choice)
 
 
 async def prepare_prompt(turn: ChatTurn) -> PreparedPrompt:
@@ -159,7 +162,7 @@ async def _plan(turn: ChatTurn, prompt: PreparedPrompt, http: Request) -> ReplyP
     parallel = request.parallel_tool_calls is not False
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
     check_logprobs(logprobs, deployment, "top_logprobs")
-    if request.stop_strings and may_reason(deployment.format, prompt.start):
+    if request.stop_strings and prompt.thinking.enabled:
         turn.ledger.used("stop_in_reasoning", True, rules.stop_in_reasoning)
     wanted = Wanted(
         response_format=request.response_format,
@@ -196,24 +199,8 @@ def _shape(turn: ChatTurn, request_id: str, model: str, prompt_tokens: int) -> C
         usage=usage_shape(deployment, rules),
         token_bytes=deployment.tokenizer.token_bytes,
         logprobs=bool(request.logprobs),
-        named_tool=deployment.settings.named_tool_finish_reason == "stop" and turn.choice not in _CHOICE_WORDS,
+        named_tool=deployment.settings.named_tool_finish_reason == "stop" and turn.choice not in CHOICE_WORDS,
         include_usage=wants_usage(request, rules),
         usage_in_last_choice=rules.stream_usage == "last-choice" and wants_usage(request, rules),
         continuous_usage=wants_continuous_usage(request),
     )
-
-
-_CHOICE_WORDS = ("none", "auto", "required")
-
-
-def _options(turn: ChatTurn) -> ReplyOptions:
-    """Also the last chance to note what the policies will do to the reply: its headers are fixed here."""
-    request, rules, ledger = turn.request, turn.rules, turn.ledger
-    shows_usage = not request.stream or wants_usage(request, rules) or wants_continuous_usage(request)
-    if shows_usage:
-        ledger.used("reasoning_in_details", False, rules.reasoning_in_details)
-    if request.stream:
-        ledger.used("preflight", False, rules.preflight)
-        if request.stream_options is None or request.stream_options.include_usage is None:
-            ledger.used("stream_usage", "requested", rules.stream_usage)
-    return ReplyOptions(rules=rules, headers=ledger.headers, keep_alive=turn.deployment.settings.keep_alive_interval)

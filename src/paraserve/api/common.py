@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import msgspec
 from starlette.requests import Request
+from starlette.responses import Response
 
 from paraserve.api.errors import as_request_error
+from paraserve.api.replies import ReplyOptions
 from paraserve.api.usage import UsageShape
 from paraserve.engines.base import EngineError, RoutingHints
 from paraserve.policies.base import PolicyLedger, ReplyRules
@@ -27,6 +30,10 @@ ROUTING_HEADERS = ("x-smg-routing-key", "x-data-parallel-rank")
 def deployment_of(request: Request) -> Deployment:
     deployment: Deployment = request.app.state.deployment
     return deployment
+
+
+def json_response(value: object) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")
 
 
 def reply_id(prefix: str) -> str:
@@ -70,6 +77,13 @@ def check_stream_options(fields: SamplingFields, deployment: Deployment) -> None
         )
 
 
+def check_token_ids(token_ids: Sequence[int], deployment: Deployment, param: str) -> None:
+    """Every id must be one of the vocabulary: an engine may die of another."""
+    beyond = deployment.tokenizer.vocab_size
+    if any(token_id >= beyond for token_id in token_ids):
+        raise RequestError(f"{param}: token ids must be below {beyond}", param=param, code="invalid_value")
+
+
 def check_logprobs(wanted: int | None, deployment: Deployment, param: str) -> None:
     most = deployment.engine.info.max_logprobs
     if wanted is not None and wanted > most:
@@ -87,3 +101,16 @@ def routing_hints(fields: SamplingFields, request: Request) -> RoutingHints:
         bootstrap_room=fields.bootstrap_room,
         headers={name: request.headers[name] for name in ROUTING_HEADERS if name in request.headers},
     )
+
+
+def note_reply_rules(fields: SamplingFields, rules: ReplyRules, ledger: PolicyLedger) -> None:
+    """What the policies will do to the reply's form, noted before its head is written."""
+    shows_usage = not fields.stream or wants_usage(fields, rules) or wants_continuous_usage(fields)
+    if shows_usage:
+        ledger.used("reasoning_in_details", False, rules.reasoning_in_details)
+    if fields.stream and (fields.stream_options is None or fields.stream_options.include_usage is None):
+        ledger.used("stream_usage", "requested", rules.stream_usage)
+
+
+def reply_options(deployment: Deployment, rules: ReplyRules, ledger: PolicyLedger) -> ReplyOptions:
+    return ReplyOptions(rules=rules, ledger=ledger, keep_alive=deployment.settings.keep_alive_interval)

@@ -13,19 +13,22 @@ from paraserve.api.common import (
     attributed,
     check_logprobs,
     check_stream_options,
+    check_token_ids,
     deployment_of,
+    note_reply_rules,
     reply_id,
+    reply_options,
     routing_hints,
     usage_shape,
     wants_continuous_usage,
     wants_usage,
 )
 from paraserve.api.completion_encoders import CompletionFold, CompletionReplyShape, CompletionStream, EchoedPrompt
-from paraserve.api.replies import ReplyOptions, streamed, whole
+from paraserve.api.replies import streamed, whole
 from paraserve.deployment import Deployment
 from paraserve.generation.constraint import Wanted
 from paraserve.generation.limits import check_min_tokens, output_limit
-from paraserve.generation.plan import PromptPlan, ReplyPlan, plan_runs
+from paraserve.generation.plan import PromptPlan, ReplyPlan, may_reason, plan_runs
 from paraserve.generation.run import reply_events
 from paraserve.generation.sampling import resolve_sampling
 from paraserve.policies.base import PolicyLedger, ReplyRules
@@ -54,7 +57,10 @@ async def create_completion(request: Request) -> ASGIApp:
         plan = await _reply_plan(deployment, asked, prompts, policies.rules, request)
         runs = plan_runs(plan, prompts, n=n, vocabulary=deployment.vocabulary)
         shape = _shape(deployment, asked, plan.request_id, model, prompts, policies.rules)
-        options = _options(deployment, asked, policies.rules, ledger)
+        if asked.stop_strings and any(may_reason(deployment.format, prompt.start) for prompt in prompts):
+            ledger.used("stop_in_reasoning", True, policies.rules.stop_in_reasoning)
+        note_reply_rules(asked, policies.rules, ledger)
+        options = reply_options(deployment, policies.rules, ledger)
         ledger.log(plan.request_id)
         events = reply_events(deployment.engine, runs, prompts=len(prompts))
         if asked.stream:
@@ -71,12 +77,7 @@ async def _prompt_ids(deployment: Deployment, request: CompletionRequest) -> lis
             raise RequestError(
                 "prompt: is empty, and this model has no token to start from", param="prompt", code="invalid_value"
             )
-        if any(token_id >= deployment.tokenizer.vocab_size for token_id in ids):
-            raise RequestError(
-                f"prompt: token ids must be below {deployment.tokenizer.vocab_size}",
-                param="prompt",
-                code="invalid_value",
-            )
+        check_token_ids(ids, deployment, "prompt")
         found.append(ids)
     return found
 
@@ -174,11 +175,3 @@ def _echoed(deployment: Deployment, request: CompletionRequest, token_ids: Seque
     pieces = [detokenizer.feed((token_id,)) for token_id in token_ids]
     pieces[-1] += detokenizer.finish()
     return EchoedPrompt("".join(pieces), pieces)
-
-
-def _options(
-    deployment: Deployment, request: CompletionRequest, rules: ReplyRules, ledger: PolicyLedger
-) -> ReplyOptions:
-    if request.stream:
-        ledger.used("preflight", False, rules.preflight)
-    return ReplyOptions(rules=rules, headers=ledger.headers, keep_alive=deployment.settings.keep_alive_interval)

@@ -7,9 +7,9 @@ the stream; the preflight policy holds the head until the first chunk is there, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from starlette.requests import Request
@@ -19,7 +19,7 @@ from paraserve.api.errors import CLIENT_CLOSED_REQUEST, as_request_error, encode
 from paraserve.api.streams import DONE, ClientGone, EventStream, event, unless_gone
 from paraserve.engines.base import EngineError
 from paraserve.generation.events import ReplyEvent
-from paraserve.policies.base import ReplyRules
+from paraserve.policies.base import PolicyLedger, ReplyRules
 
 ReplyEvents = AsyncGenerator[ReplyEvent, None]
 
@@ -35,10 +35,10 @@ class StreamEncoder(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyOptions:
-    """How a reply leaves: ``headers`` in lower case, ``keep_alive`` in seconds (0 is off)."""
+    """How a reply leaves: ``keep_alive`` in seconds, 0 is off."""
 
     rules: ReplyRules
-    headers: Mapping[str, str] = field(default_factory=dict)
+    ledger: PolicyLedger
     keep_alive: float = 0.0
 
 
@@ -55,7 +55,7 @@ async def whole(request: Request, events: ReplyEvents, fold: Fold, options: Repl
         body = await unless_gone(request.receive, work())
     except ClientGone:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
-    return Response(body, media_type="application/json", headers=options.headers)
+    return Response(body, media_type="application/json", headers=options.ledger.headers)
 
 
 async def streamed(
@@ -70,9 +70,12 @@ async def streamed(
                 await unless_gone(request.receive, held.first(options.rules.preflight_seconds))
             except ClientGone:
                 return Response(status_code=CLIENT_CLOSED_REQUEST)
+            except EngineError:
+                options.ledger.used("preflight", False, True)
+                raise
         stack.pop_all()
     frames = _frames(held, encoder)
-    return EventStream(frames, close=held.aclose, headers=options.headers, keep_alive=options.keep_alive)
+    return EventStream(frames, close=held.aclose, headers=options.ledger.headers, keep_alive=options.keep_alive)
 
 
 class HeldEvents:

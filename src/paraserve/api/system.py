@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from paraserve import __version__
-from paraserve.api.common import deployment_of, reply_id
+from paraserve.api.common import deployment_of, json_response, reply_id
 from paraserve.api.errors import error_response
 from paraserve.api.streams import unless_gone
 from paraserve.deployment import Deployment
@@ -16,18 +15,14 @@ from paraserve.protocol.errors import RequestError
 from paraserve.protocol.models import ModelCard, ModelList
 
 
-def _json(value: object) -> Response:
-    return Response(msgspec.json.encode(value), media_type="application/json")
-
-
 async def list_models(request: Request) -> Response:
     deployment = deployment_of(request)
-    return _json(ModelList(data=[_card(deployment, name) for name in deployment.names]))
+    return json_response(ModelList(data=[_card(deployment, name) for name in deployment.names]))
 
 
 async def get_model(request: Request) -> Response:
     deployment = deployment_of(request)
-    return _json(_card(deployment, deployment.model_name(request.path_params["model"])))
+    return json_response(_card(deployment, deployment.model_name(request.path_params["model"])))
 
 
 def _card(deployment: Deployment, name: str) -> ModelCard:
@@ -38,7 +33,7 @@ def _card(deployment: Deployment, name: str) -> ModelCard:
 
 async def health(request: Request) -> Response:
     """The process answers."""
-    return _json({"status": "ok"})
+    return json_response({"status": "ok"})
 
 
 async def health_generate(request: Request) -> Response:
@@ -50,7 +45,7 @@ async def health_generate(request: Request) -> Response:
         return error_response(
             RequestError(f"The engine does not generate: {error.message}", status=503, code="engine_unhealthy")
         )
-    return _json({"status": "ok"})
+    return json_response({"status": "ok"})
 
 
 async def _one_token(deployment: Deployment) -> None:
@@ -65,8 +60,34 @@ async def _one_token(deployment: Deployment) -> None:
 
 async def version(request: Request) -> Response:
     engine = deployment_of(request).engine.info
-    return _json({"version": __version__, "engine": engine.version})
+    return json_response({"version": __version__, "engine": engine.version})
 
 
 async def list_policies(request: Request) -> Response:
-    return _json({"object": "list", "data": deployment_of(request).policies.states()})
+    return json_response({"object": "list", "data": deployment_of(request).policies.states()})
+
+
+async def server_info(request: Request) -> Response:
+    """What this server found out about its model, and what is in force. Holds no secret and no path."""
+    deployment = deployment_of(request)
+    info = deployment.engine.info
+    return json_response(
+        {
+            "version": __version__,
+            "models": deployment.names,
+            "context_length": deployment.context_length,
+            "format": deployment.format.name,
+            "sampling_defaults": deployment.sampling_defaults,
+            "policies": [state.name for state in deployment.policies.states() if state.endpoints],
+            "engine": {
+                "name": deployment.settings.engine,
+                "version": info.version,
+                "constraints": sorted(info.constraints),
+                "defers_constraints": info.defers_constraints,
+                "prompt_logprobs": info.prompt_logprobs,
+                "max_logprobs": info.max_logprobs,
+                "media": sorted(info.media),
+            },
+            "prompt": deployment.chat.describe() if deployment.chat is not None else None,
+        }
+    )

@@ -90,9 +90,10 @@ class PolicyLedger:
         self.changes: list[Change] = []
 
     def used(self, rule: str, before: Any, after: Any) -> None:
-        """Note that a field of `ReplyRules` made a difference. Does nothing where no policy set that rule."""
+        """Note that a field of `ReplyRules` made a difference. Does nothing where no policy set that rule, or it
+        changed nothing."""
         policy = self._owners.get(rule)
-        if policy is not None:
+        if policy is not None and before != after:
             self.changes.append(Change(policy, rule, before, after))
 
     @property

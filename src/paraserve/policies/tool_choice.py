@@ -10,7 +10,6 @@ import msgspec
 
 from paraserve.policies.base import Policy, PolicyContext
 from paraserve.protocol.chat import ChatCompletionRequest
-from paraserve.protocol.tools import NamedToolChoice
 
 
 def _auto(request: ChatCompletionRequest) -> ChatCompletionRequest:
@@ -29,7 +28,7 @@ def required_as_auto(request: ChatCompletionRequest, context: PolicyContext) -> 
 
 def named_as_auto(request: ChatCompletionRequest, context: PolicyContext) -> ChatCompletionRequest:
     """A named tool becomes ``auto``."""
-    return _auto(request) if isinstance(request.tool_choice, NamedToolChoice) else request
+    return _auto(request) if isinstance(request.tool_choice, dict) else request
 
 
 FORCE_AUTO = Policy(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -11,7 +11,7 @@ from paraserve.protocol.body import decode_body
 from paraserve.protocol.errors import RequestError
 from paraserve.protocol.messages import Message, check_messages
 from paraserve.protocol.sampling import SamplingFields, check_sampling
-from paraserve.protocol.tools import Tool, ToolChoice, check_tool_choice, check_tools
+from paraserve.protocol.tools import Tool, ToolChoice, check_tools
 from paraserve.protocol.usage import UsageInfo
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -42,15 +42,21 @@ class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
         return "max_tokens", self.max_tokens
 
 
+ChatRequest = TypeVar("ChatRequest", bound=ChatCompletionRequest)
+
 _decoder = msgspec.json.Decoder(ChatCompletionRequest)
 
 
 def decode_chat(body: bytes) -> ChatCompletionRequest:
     """Decode and check a request body. Raises `RequestError` (400) that names the field."""
-    request = decode_body(_decoder, body)
+    return check_chat(decode_body(_decoder, body))
+
+
+def check_chat(request: ChatRequest) -> ChatRequest:
+    """The rules beyond the types; bare URLs in messages are repaired. Raises `RequestError` that names the field."""
     messages = check_messages(request.messages)
     check_sampling(request)
-    check_tool_choice(request.tool_choice, check_tools(request.tools))
+    check_tools(request.tools)
     field, limit = request.output_limit
     if limit is not None and limit < 1:
         raise RequestError(f"{field}: must be at least 1", param=field, code="invalid_value")

@@ -29,16 +29,19 @@ class ToolDefinition(msgspec.Struct, frozen=True):
     type: Literal["function"]
 
 
-class NamedFunction(msgspec.Struct, frozen=True):
+class _NamedFunction(msgspec.Struct, frozen=True):
     name: str
 
 
-class NamedToolChoice(msgspec.Struct, frozen=True):
-    function: NamedFunction
+class _NamedToolChoice(msgspec.Struct, frozen=True):
+    function: _NamedFunction
     type: Literal["function"]
 
 
-ToolChoice = Literal["none", "auto", "required"] | NamedToolChoice
+ToolChoice = str | dict[str, Any]
+"""As a client sent it; `tool_choice_in_force` says what it means. Policies may replace it before that."""
+
+CHOICE_WORDS = ("none", "auto", "required")
 
 
 def check_tools(tools: Sequence[Tool] | None, param: str = "tools") -> tuple[FunctionDefinition, ...]:
@@ -59,15 +62,33 @@ def check_tools(tools: Sequence[Tool] | None, param: str = "tools") -> tuple[Fun
     return tuple(definition.function for definition in definitions)
 
 
-def check_tool_choice(choice: ToolChoice | None, functions: Sequence[FunctionDefinition]) -> None:
-    """``required`` and a named tool need tools to choose from; ``none`` and ``auto`` do not."""
-    if choice is None or choice in ("none", "auto"):
-        return
-    if not functions:
-        raise RequestError(
-            "tool_choice: only 'none' and 'auto' make sense without tools", param="tool_choice", code="invalid_value"
-        )
-    if isinstance(choice, NamedToolChoice) and all(choice.function.name != known.name for known in functions):
-        raise RequestError(
-            "tool_choice: the named function is not among tools", param="tool_choice", code="invalid_value"
-        )
+def tool_choice_in_force(choice: ToolChoice | None, functions: Sequence[FunctionDefinition]) -> str:
+    """``none``, ``auto``, ``required`` or the name of the function that must be called.
+
+    ``required`` and a name need tools to choose from; ``none`` and ``auto`` do not.
+
+    Raises:
+        RequestError: 400 at ``tool_choice``.
+    """
+    if choice is None:
+        return "auto" if functions else "none"
+    if isinstance(choice, str):
+        if choice not in CHOICE_WORDS:
+            raise _wrong(f"must be one of {', '.join(CHOICE_WORDS)}, or an object that names a function")
+        name = None
+    else:
+        try:
+            name = msgspec.convert(choice, _NamedToolChoice).function.name
+        except msgspec.ValidationError as error:
+            raise from_validation(error, "tool_choice") from None
+    if not functions and choice not in ("none", "auto"):
+        raise _wrong("only 'none' and 'auto' make sense without tools")
+    if name is None:
+        return str(choice)
+    if name in CHOICE_WORDS or all(name != function.name for function in functions):
+        raise _wrong("the named function is not among tools, or its name cannot be told from a choice")
+    return name
+
+
+def _wrong(why: str) -> RequestError:
+    return RequestError(f"tool_choice: {why}", param="tool_choice", code="invalid_value")

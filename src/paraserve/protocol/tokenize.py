@@ -1,0 +1,79 @@
+"""``POST /tokenize``, ``POST /detokenize`` and ``POST /v1/chat/completions/render``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from paraserve.protocol.body import decode_body
+from paraserve.protocol.chat import ChatCompletionRequest, check_chat
+from paraserve.protocol.errors import RequestError
+from paraserve.protocol.messages import Message
+
+TokenId = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class TokenizeRequest(ChatCompletionRequest, frozen=True, kw_only=True):
+    """A text (``prompt``) or a chat request, of which everything that shapes the prompt is read."""
+
+    messages: list[Message] = msgspec.field(default_factory=list)
+    prompt: str | None = None
+    add_special_tokens: bool | None = None
+    """Of a text; by default as ``/v1/completions`` does."""
+    return_text: bool = False
+    return_token_strs: bool = False
+
+
+class TokenizeResponse(msgspec.Struct, frozen=True, kw_only=True):
+    tokens: list[int]
+    count: int
+    max_model_len: int
+    text: str | UnsetType = UNSET
+    token_strs: list[str] | UnsetType = UNSET
+
+
+class DetokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    tokens: list[TokenId]
+    model: str | None = None
+    skip_special_tokens: bool = False
+
+
+class DetokenizeResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """``text`` is SGLang's name of the result, ``prompt`` vLLM's."""
+
+    text: str
+    prompt: str
+
+
+class RenderResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """The exact prompt of a chat request.
+
+    ``reply_starts`` says where it leaves the model: at a bare ``header``, inside ``reasoning``, or in ``content``.
+    """
+
+    text: str
+    tokens: list[int]
+    count: int
+    max_model_len: int
+    reply_starts: str
+    prefill: str
+    normalizations: list[str]
+    policies: list[str]
+
+
+_tokenize_decoder = msgspec.json.Decoder(TokenizeRequest)
+_detokenize_decoder = msgspec.json.Decoder(DetokenizeRequest)
+
+
+def decode_tokenize(body: bytes) -> TokenizeRequest:
+    """Decode and check. Raises `RequestError`: exactly one of ``prompt`` and ``messages`` must be there."""
+    request = decode_body(_tokenize_decoder, body)
+    if (request.prompt is None) == (not request.messages):
+        raise RequestError("prompt: give either prompt or messages", param="prompt", code="missing_required_parameter")
+    return request if request.prompt is not None else check_chat(request)
+
+
+def decode_detokenize(body: bytes) -> DetokenizeRequest:
+    return decode_body(_detokenize_decoder, body)
