@@ -7,7 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -342,6 +342,40 @@ class TestConstraints:
         assert (caught.value.status, caught.value.param) == (400, "response_format")
 
 
+class TestRunningServer:
+    """The same adapter with ``url``: a real server behind TCP."""
+
+    async def test_it_gives_the_same_reply_and_facts_and_an_abort_reaches_it(self, real: Real) -> None:
+        async with _tcp_listener(real.engine) as url:
+            remote = LlamaCppEngine(real.tokenizer.token_bytes, url=url, model="named")
+            await remote.start()
+            try:
+                assert remote.info.model == "named"
+                assert replace(remote.info, model="", version="") == replace(real.engine.info, model="", version="")
+                ids = ids_of(await Real(remote, real.tokenizer).ask(chat(QUESTIONS[0])))
+                assert real.tokenizer.decode(ids) == "The capital of France is Paris.<|im_end|>"
+                request = EngineRequest("far", ids, Sampling(max_tokens=300, ignore_eos=True))
+                stream = remote.generate(request)
+                await anext(stream)
+                await stream.aclose()
+                assert await idle(EngineCase(remote, [[1], [2]], remote.busy_slots))
+                assert (await remote.health()).ok
+            finally:
+                await remote.stop()
+
+    async def test_a_server_that_is_no_llama_cpp_is_told(self, tokenizer: HuggingFaceTokenizer) -> None:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        async with server:
+            engine = LlamaCppEngine(tokenizer.token_bytes, url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            with pytest.raises(EngineStartError, match=r"not a llama\.cpp server"):
+                await engine.start()
+
+
 class TestLifecycle:
     async def test_a_reply_that_nobody_reads_is_held_back_and_stays_whole(self, real: Real) -> None:
         expected = ids_of(await real.ask(chat(QUESTIONS[2]), max_tokens=40, ignore_eos=True))
@@ -401,6 +435,28 @@ class TestLifecycle:
 
     async def test_nothing_is_left_behind(self, real: Real) -> None:
         assert await idle(EngineCase(real.engine, [[1], [2]], real.engine.busy_slots))
+
+
+@asynccontextmanager
+async def _tcp_listener(engine: LlamaCppEngine) -> AsyncIterator[str]:
+    """A TCP port that leads to the embedded server's socket; a client that leaves is passed on."""
+    assert engine._server is not None
+    path = engine._server.unix_socket
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while piece := await reader.read(65536):
+                writer.write(piece)
+                await writer.drain()
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_unix_connection(path)
+        await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 async def collect_rest(stream: AsyncIterator[EngineChunk]) -> list[EngineChunk]:

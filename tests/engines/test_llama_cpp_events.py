@@ -92,7 +92,7 @@ def test_logprobs_are_the_tokens_own() -> None:
     assert [(entry.token_id, entry.logprob) for entry in piece.logprobs] == [(97, -0.5)]
 
 
-@pytest.mark.parametrize(("kind", "finish"), [("limit", Finish("length")), ("eos", Finish("stop", 97))])
+@pytest.mark.parametrize(("kind", "finish"), [("limit", Finish("length")), ("eos", Finish("stop"))])
 def test_the_servers_end_is_a_finish(kind: str, finish: Finish) -> None:
     pieces = read(event("a", 97, 1), b'data: {"stop": true, "stop_type": "%s", "tokens": []}\n\n' % kind.encode())
     assert pieces[-1].finish == finish

@@ -22,7 +22,7 @@ ERRORS_ONLY, EVERYTHING = 1, 10
 PROMPT_CACHE_MIB = 512
 # Tokens of prompts that are read between two steps of the replies that run: the longest that those wait, and that an
 # abort waits, for somebody's long prompt.
-PREFILL_BATCH = 128
+PREFILL_BATCH = 64
 
 
 def main() -> None:

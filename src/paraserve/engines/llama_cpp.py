@@ -274,9 +274,13 @@ class LlamaCppEngine:
 
     async def _learn(self) -> EngineInfo:
         props = await self._ask("/props")
-        listed = (await self._ask("/v1/models"))["data"][0]
-        context: int = props["default_generation_settings"]["n_ctx"]
-        vocab_size: int = listed["meta"]["n_vocab"]
+        models = await self._ask("/v1/models")
+        try:
+            listed = models["data"][0]
+            context: int = props["default_generation_settings"]["n_ctx"]
+            vocab_size: int = listed["meta"]["n_vocab"]
+        except (KeyError, IndexError, TypeError) as error:
+            raise EngineStartError(f"llama.cpp: what answers at {self._url} is not a llama.cpp server") from error
         self._fragments = await asyncio.to_thread(TokenFragments, vocab_size, self._token_bytes)
         whole_token = self._find_whole_token(vocab_size)
         # With ignore_eos the server bans its end tokens by a bias, and the settings that it repeats name them.

@@ -91,7 +91,6 @@ class CompletionEvents:
         self._sse = SSEReader(max_event_bytes=16 << 20)
         self._decoder = msgspec.json.Decoder(_Event)
         self._seen = 0
-        self._last: int | None = None
         self._cached: int | None = None
 
     def feed(self, received: bytes) -> Iterator[Piece]:
@@ -116,7 +115,6 @@ class CompletionEvents:
         if event.tokens_predicted > self._seen + 1:
             ids = [*self._lost(event, last, event.tokens_predicted - self._seen - 1), last]
         self._seen += len(ids)
-        self._last = last
         logprobs = [
             TokenLogprob(
                 entry.id,
@@ -145,5 +143,5 @@ class CompletionEvents:
         if event.stop_type == "limit":
             return Piece([], finish=Finish("length"), cached=self._cached)
         if event.stop_type == "eos":
-            return Piece([], finish=Finish("stop", self._last), cached=self._cached)
+            return Piece([], finish=Finish("stop"), cached=self._cached)  # the end token was among what is lost
         return Piece([], finish=Finish("abort"), cached=self._cached)
