@@ -156,6 +156,10 @@ class ObjectReader:
     def finish(self, text: str, position: int, *, ended: bool) -> None:
         if self._value is None:
             return
+        if self._wrapped and ended and not self.broken:  # a bare null at the very end
+            self._value.read("", 0, final=True)
+            self.read("", 0)
+            return
         self._value.flush()
         self.rest = ("".join(self._value.out) if self._wrapped and not self.whole else "") + self._value.rest
 

@@ -66,6 +66,7 @@ def compile_end(
 def _sources(sequence: Sequence[Piece], tail: str = "") -> tuple[str, str]:
     """The source that matches the whole sequence, and the one that matches any beginning of it at the text's end."""
     full, partial = "", tail
+    sequence = _loosened(sequence)
     for position in range(len(sequence) - 1, -1, -1):
         match sequence[position]:
             case Text(text):
@@ -79,6 +80,19 @@ def _sources(sequence: Sequence[Piece], tail: str = "") -> tuple[str, str]:
                 full = f"{_LAYOUT}{group}{_LAYOUT}{full}"
                 partial = f"{_LAYOUT}(?:{group}{_LAYOUT}(?:\\Z|{partial})|\\Z)"
     return full, partial
+
+
+def _loosened(sequence: Sequence[Piece]) -> tuple[Piece, ...]:
+    """With layout between any two tags, whether the family writes it or not."""
+    found: list[Piece] = []
+    for piece in sequence:
+        if isinstance(piece, Text):
+            for tag in re.split(r"(?<=>)(?=<)", piece.text):
+                found += [Text(tag), Space("")]
+            found.pop()
+        else:
+            found.append(piece)
+    return tuple(found)
 
 
 def _field(name: str, following: Sequence[Piece]) -> str:

@@ -15,6 +15,7 @@ _CALLS = Calls(
 )
 _JSON_SCALARS = replace(_CALLS, arguments=Parameters("<parameter={key}>\n", "\n</parameter>\n"))
 
+
 QWEN_3_CODER = Format("qwen3_coder", calls=(_CALLS,), stop_tokens=_STOPS)
 QWEN_35 = Format("qwen35", reasoning=_SPACED, calls=(_CALLS,), stop_tokens=_STOPS)
 QWEN_36 = Format("qwen36", reasoning=_SPACED, calls=(_JSON_SCALARS,), stop_tokens=_STOPS)  # Qwen3.6, Qwen3.8
@@ -61,4 +62,13 @@ SEED_OSS = Format(
     stop_tokens=("<seed:eos>",),
 )
 
-FORMATS = (QWEN_3_CODER, QWEN_35, QWEN_36, STEP_35, NEMOTRON_3, MIMO, SEED_OSS)
+
+def _with_bare_function(format: Format) -> Format:
+    """Models leave out the outer opening tag now and then: that is understood as well."""
+    (calls,) = format.calls
+    return replace(format, calls=(calls, replace(calls, open="<function={name}>\n")))
+
+
+FORMATS = tuple(
+    _with_bare_function(format) for format in (QWEN_3_CODER, QWEN_35, QWEN_36, STEP_35, NEMOTRON_3, MIMO, SEED_OSS)
+)
