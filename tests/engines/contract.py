@@ -170,8 +170,7 @@ class EngineContract:
             for prompt in (list(case.prompts) * (case.capacity or 1))[: case.capacity or 1]
         ]
         try:
-            for holder in holders:
-                await anext(holder)
+            await asyncio.gather(*(anext(holder) for holder in holders))
             queued = self.request(case, sampling={"max_tokens": case.longest})
             await self._cancel_while_waiting(case, queued, 0.05)
         finally:

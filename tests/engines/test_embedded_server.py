@@ -93,3 +93,14 @@ def _lives(process_id: int) -> bool:
     # A child of a killed parent may wait for its new parent to take note of its end.
     status = Path(f"/proc/{process_id}/stat")
     return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+async def test_the_log_of_llama_cpp_is_shown_at_debug_and_not_else(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "paraserve.engines.embedded")
+    for verbose in (False, True):
+        caplog.clear()
+        options = EmbeddedOptions(str(default_model_path()), verbose=verbose, **SMALL)
+        server = EmbeddedServer(options)
+        await server.start()
+        await server.stop()
+        assert bool([line for line in caplog.messages if "llama" in line]) is verbose

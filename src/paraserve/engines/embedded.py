@@ -29,6 +29,7 @@ DEFAULT_CONTEXT_LENGTH = 8192
 """Tokens of one request where nobody says: what a laptop has memory for, several times over."""
 # llama.cpp's log line: time, level, function, message.
 _ERROR_LINE = re.compile(r"[\d.]+ E \s*(?:\w+ +)?(?:\w+: )?(?P<message>.+)")
+_LONGEST_LINE = 4096
 _LOG = logging.getLogger(__name__)
 
 
@@ -40,7 +41,7 @@ class EmbeddedOptions:
         model_path: a GGUF file.
         context_length: tokens of one request; the server cuts it to what the model was trained for.
         slots: sequences that run at once, each with its whole context in memory.
-        threads: CPU threads, 0 for one per core.
+        threads: CPU threads, 0 for all cores but one.
         gpu_layers: layers kept on a GPU, where the wheel and the machine have one; -1 is llama.cpp's choice.
         verbose: ask llama.cpp for its debug log.
     """
@@ -139,10 +140,15 @@ class EmbeddedServer:
 
     async def _forward_log(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr is not None
-        while raw := await process.stderr.readline():
-            line = raw.decode("utf-8", "replace").rstrip()
-            self._said.append(line)
-            _LOG.debug("llama.cpp: %s", line)
+        rest = b""
+        # Not by line: a line of any length must not end the reading, on which the child would wait for ever.
+        while received := await process.stderr.read(1 << 16):
+            *lines, rest = (rest + received).split(b"\n")
+            rest = rest[-_LONGEST_LINE:]
+            for raw in lines:
+                line = raw[:_LONGEST_LINE].decode("utf-8", "replace").rstrip()
+                self._said.append(line)
+                _LOG.debug("llama.cpp: %s", line)
 
     def _reason(self) -> str:
         """What went wrong, from the child's last words: the first error that llama.cpp told is the cause."""

@@ -17,7 +17,7 @@ import msgspec
 from paraserve.engines.embedded import DEFAULT_CONTEXT_LENGTH, EmbeddedOptions
 
 # llama.cpp's own levels (common/log.h): errors alone, or everything.
-ERRORS_ONLY, EVERYTHING = 1, 10
+ERRORS_ONLY, EVERYTHING = 1, 5
 # Copies of idle conversations in main memory; llama.cpp's default of 8 GiB is not for a laptop.
 PROMPT_CACHE_MIB = 512
 # Tokens of prompts that are read between two steps of the replies that run: the longest that those wait, and that an
@@ -26,6 +26,9 @@ PREFILL_BATCH = 64
 
 
 def main() -> None:
+    # The parent reads one word from standard output; what C++ may print there goes where its log goes.
+    parent = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     xllamacpp = importlib.import_module("xllamacpp")  # not at the top: the parent says better what is missing
     options = msgspec.json.decode(sys.argv[1], type=EmbeddedOptions)
     params = xllamacpp.CommonParams()
@@ -50,8 +53,8 @@ def main() -> None:
     except RuntimeError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(1)
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
+    parent.write("ready\n")
+    parent.flush()
     sys.stdin.buffer.read()
     del server
     os._exit(0)
