@@ -13,7 +13,8 @@ from tests.engines.remote_faults import PROMPT, ask
 from tests.fakes.sequences import VOCAB, FakeModel
 
 from paraserve.engines.base import EngineStartError
-from paraserve.engines.child import ChildEngine, free_port, sglang_command, vllm_command
+from paraserve.engines.child import ChildEngine
+from paraserve.engines.launch import free_port, launch, sglang_command, vllm_command
 from paraserve.engines.remote import ModelFacts
 from paraserve.engines.sglang import SGLangEngine
 
@@ -117,6 +118,25 @@ def test_commands_carry_the_engines_own_flags_last() -> None:
     assert vllm[:3] == ["vllm", "serve", "/m"]
     assert "--enable-scale-out" in vllm
     assert vllm[-2:] == ["--tensor-parallel-size", "2"]
+
+
+async def test_launched_engine_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(EngineStartError, match="cannot run vllm"):
+        await launch("vllm", "/m", ModelFacts(VOCAB)).start()
+
+
+async def test_child_gets_variables_of_its_own() -> None:
+    code = "import os; raise SystemExit(int(os.environ['PARASERVE_TEST_STATUS']))"
+    url = "http://127.0.0.1:9"
+    engine = ChildEngine(
+        [sys.executable, "-c", code],
+        url,
+        SGLangEngine(url, ModelFacts(VOCAB)),
+        environment={"PARASERVE_TEST_STATUS": "7"},
+    )
+    with pytest.raises(EngineStartError, match="status 7"):
+        await engine.start()
 
 
 @pytest.mark.parametrize("flag", ["--port", "--port=8", "--host", "--model-path"])

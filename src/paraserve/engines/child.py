@@ -12,9 +12,7 @@ import contextlib
 import logging
 import os
 import signal
-import socket
-import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from paraserve.engines.base import (
     Engine,
@@ -29,40 +27,6 @@ from paraserve.engines.http import EngineHTTP, HTTPTimeouts
 
 logger = logging.getLogger(__name__)
 
-_OURS = ("--host", "--port", "--model-path", "--model")
-
-
-def sglang_command(model_path: str, port: int, flags: Sequence[str] = ()) -> list[str]:
-    """``python -m sglang.launch_server`` with this interpreter; ``flags`` are SGLang's own.
-
-    Raises `EngineStartError` for a flag that decides what is decided here.
-    """
-    _refuse_ours(flags)
-    # Events with what is new only: the default repeats the whole reply in each, which is quadratic on the wire.
-    return [
-        sys.executable, "-m", "sglang.launch_server", "--model-path", model_path, "--host", "127.0.0.1",
-        "--port", str(port), "--incremental-streaming-output", *flags,
-    ]  # fmt: skip
-
-
-def vllm_command(model_path: str, port: int, flags: Sequence[str] = ()) -> list[str]:
-    """``vllm serve`` with its token API open and its cached tokens told; ``flags`` are vLLM's own.
-
-    Raises `EngineStartError` for a flag that decides what is decided here.
-    """
-    _refuse_ours(flags)
-    return [
-        "vllm", "serve", model_path, "--host", "127.0.0.1", "--port", str(port), "--enable-scale-out",
-        "--enable-prompt-tokens-details", *flags,
-    ]  # fmt: skip
-
-
-def free_port() -> int:
-    """A TCP port of this machine on which nothing listened just now."""
-    with socket.create_server(("127.0.0.1", 0)) as bound:
-        port: int = bound.getsockname()[1]
-        return port
-
 
 class ChildEngine:
     """Engine: the child's adapter, from before the child lives to after its death.
@@ -71,6 +35,7 @@ class ChildEngine:
         command: the program and its arguments. Its output is ours.
         base_url: where it will listen.
         engine: the adapter for that place.
+        environment: variables for the child beside ours.
         start_timeout: seconds to load the model; large ones take many minutes.
         stop_timeout: seconds from SIGTERM to SIGKILL.
     """
@@ -81,12 +46,14 @@ class ChildEngine:
         base_url: str,
         engine: Engine,
         *,
+        environment: Mapping[str, str] | None = None,
         start_timeout: float = 3600.0,
         stop_timeout: float = 30.0,
     ) -> None:
         self._command = list(command)
         self._base_url = base_url
         self._engine = engine
+        self._environment = {**os.environ, **(environment or {})}
         self._start_timeout = start_timeout
         self._stop_timeout = stop_timeout
         self._process: asyncio.subprocess.Process | None = None
@@ -101,7 +68,7 @@ class ChildEngine:
         try:
             # A session of its own: Ctrl-C in the terminal is ours, the child stops when we have drained.
             self._process = await asyncio.create_subprocess_exec(
-                *self._command, stdin=asyncio.subprocess.DEVNULL, start_new_session=True
+                *self._command, stdin=asyncio.subprocess.DEVNULL, env=self._environment, start_new_session=True
             )
         except OSError as error:
             raise EngineStartError(f"cannot run {program}: {error.strerror}; is it installed?") from error
@@ -170,9 +137,3 @@ async def _healthy(http: EngineHTTP) -> bool:
 def _signal_session(leader: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, number)
-
-
-def _refuse_ours(flags: Sequence[str]) -> None:
-    for flag in flags:
-        if flag.split("=", 1)[0] in _OURS:
-            raise EngineStartError(f"{flag.split('=', 1)[0]} is chosen by the server: leave it out after --")
