@@ -105,3 +105,19 @@ async def test_a_server_that_stops_tells_the_streams_that_it_breaks_off() -> Non
     assert '"code":"server_stopping"' in frames(body)[-1]
     assert scripted.running == 0
     assert leaving.messages[-1]["more_body"] is False
+
+
+@ENDPOINTS
+@pytest.mark.parametrize("mode", [{"stream": False}, {"stream": True, "preflight": True}])
+async def test_a_server_that_stops_answers_those_who_have_nothing_yet(
+    path: str, fields: dict[str, object], mode: dict[str, bool]
+) -> None:
+    scripted = engine(reply("abc", hang_after=0))
+    app = create_app(deployment(scripted, openai_streaming_error_preflight=mode.get("preflight", False)))
+    leaving = LeavingClient(app, path, stream=mode["stream"], **fields)
+    await until_running(scripted, 1)
+    leaving.task.cancel()
+    await asyncio.wait({leaving.task}, timeout=1)
+    assert leaving.messages[0]["status"] == 503
+    assert b'"code":"server_stopping"' in leaving.messages[1]["body"]
+    assert scripted.running == 0

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from paraserve.api import chat, completions, system, tokens
 from paraserve.api.errors import on_bug, on_http_error, on_request_error
-from paraserve.api.middleware import ApiKeys, RequestIds
+from paraserve.api.middleware import ApiKeys, RequestIds, StopAnswers
 from paraserve.deployment import Deployment
 from paraserve.engines.base import EngineError
 from paraserve.prompt.errors import PromptError
@@ -36,7 +36,11 @@ def create_app(deployment: Deployment) -> Starlette:
     keys = [deployment.settings.api_key] if deployment.settings.api_key else []
     app = Starlette(
         routes=ROUTES,
-        middleware=[Middleware(RequestIds), *([Middleware(ApiKeys, keys=keys)] if keys else [])],
+        middleware=[
+            Middleware(RequestIds),
+            Middleware(StopAnswers),
+            *([Middleware(ApiKeys, keys=keys)] if keys else []),
+        ],
         exception_handlers={
             RequestError: on_request_error,
             EngineError: on_request_error,

@@ -67,3 +67,13 @@ async def on_bug(request: Request, error: Exception) -> Response:
 
 def internal_error() -> RequestError:
     return RequestError("The server failed to handle this request.", status=500, code="internal_error")
+
+
+def stopping() -> RequestError:
+    """What a request is told that outlasts the drain."""
+    return RequestError(
+        "The server is shutting down.",
+        status=503,
+        code="server_stopping",
+        headers={"retry-after": str(RETRY_AFTER_SECONDS)},
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import re
 import uuid
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from paraserve.api.errors import error_response
+from paraserve.api.errors import error_response, stopping
 from paraserve.protocol.errors import RequestError
 
 REQUEST_ID_HEADER = "x-request-id"
@@ -66,3 +67,25 @@ class ApiKeys:
         raw = sent.strip().encode("latin-1", "replace")
         matches = [hmac.compare_digest(raw, key) for key in self._keys]
         return scheme.lower() == "bearer" and any(matches)
+
+
+class StopAnswers:
+    """Tells requests that the server's stop breaks off before they have an answer; streams tell it themselves."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except asyncio.CancelledError:
+            if not begun:
+                await error_response(stopping())(scope, receive, send)
+            raise

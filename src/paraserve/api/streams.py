@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 from starlette.types import Receive, Scope, Send
 
-from paraserve.api.errors import encode_error, internal_error
-from paraserve.protocol.errors import RequestError
+from paraserve.api.errors import encode_error, internal_error, stopping
 
 log = logging.getLogger(__name__)
 
@@ -27,13 +26,6 @@ _KEEP_ALIVE = b": keep-alive\n\n"
 
 class ClientGone(Exception):
     """The client closed its connection; there is nobody to answer."""
-
-
-def stopping() -> RequestError:
-    """What a request is told that outlasts the drain."""
-    return RequestError(
-        "The server is shutting down.", status=503, code="server_stopping", headers={"retry-after": "1"}
-    )
 
 
 def event(payload: bytes) -> bytes:
