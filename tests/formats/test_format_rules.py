@@ -379,6 +379,18 @@ def test_a_call_ends_reasoning(format: Format) -> None:
     assert folded.content == ""
 
 
+@each([format for format in THINKING if format.calls and not format.channels])
+def test_the_marker_that_a_call_made_superfluous_is_dropped(format: Format) -> None:
+    """[79]"""
+    block = format.reasoning
+    assert block is not None
+    calls = section(format, ONE, after_text=True)
+    folded = read(
+        format, f"need file{calls}{block.close}{block.close_after}Hi, {block.close}", start=ReplyStart.REASONING
+    )
+    assert (folded.reasoning, folded.content) == ("need file", f"Hi, {block.close}")
+
+
 @each([format for format in MARKED if format.reasoning and not format.channels and not format.frame_markers])
 def test_mere_mention_of_a_marker_is_text(format: Format) -> None:
     """[79]"""

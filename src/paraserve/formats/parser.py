@@ -41,28 +41,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
-from typing import Literal
 
 from msgspec.structs import replace
 
-from paraserve.formats.arguments import ArgumentReader, EnvelopeReader
-from paraserve.formats.events import (
-    ContentDelta,
-    FormatEvent,
-    ReasoningDelta,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-)
+from paraserve.formats.arguments import EnvelopeReader
+from paraserve.formats.calls import CallLedger, Fate, OpenCall, Undeclared
+from paraserve.formats.events import ContentDelta, FormatEvent, ReasoningDelta, ToolCallStart
 from paraserve.formats.literals import space_end
-from paraserve.formats.names import call_id, id_maker, resolve_id, undeclared_name
 from paraserve.formats.patterns import Pattern
 from paraserve.formats.spec import Format, JsonEnvelope
 from paraserve.formats.tables import Meaning, Mode, Spelling, compile_format
 from paraserve.formats.types import FinishReason, ReplyStart, ToolSpec
-
-Undeclared = Literal["content", "call"]
-"""What becomes of a call to a tool that was not declared: its raw text is content, or it is a call like any other."""
 
 
 class _Place(Enum):
@@ -70,15 +59,6 @@ class _Place(Enum):
     TEXT = auto()
     PROBE = auto()
     CALL = auto()
-
-
-class _Fate(Enum):
-    """What becomes of the text that a reader of arguments takes."""
-
-    UNKNOWN = auto()
-    CALL = auto()
-    TEXT = auto()
-    DROPPED = auto()
 
 
 class OutputParser:
@@ -112,47 +92,40 @@ class OutputParser:
         undeclared: Undeclared = "content",
     ) -> None:
         self._format = format
-        self._tools = {tool.name: tool.parameters for tool in tools}
-        self._parallel = parallel_tool_calls
-        self._undeclared = undeclared
-        self._offset = call_index_offset
-        self._new_id = new_id or id_maker(format.ids)
         self._parse_calls = parse_tool_calls and (bool(tools) or undeclared == "call")
         self._tables = compile_format(format, calls=self._parse_calls)
-        self.completed_calls = 0
-        self.broken_calls = 0
-        self._calls = 0
-
+        self._ledger = CallLedger(
+            format,
+            tools,
+            parallel=parallel_tool_calls,
+            offset=call_index_offset,
+            new_id=new_id,
+            undeclared=undeclared,
+        )
         self._mode = Mode.CONTENT
         self._text = ""
         self._position = 0
         self._events: list[FormatEvent] = []
-        # Lead
+        # Lead: whitespace that waits, how much of it is separator, and what may stand only here
         self._spaces: list[str] = []
         self._separator = ""
         self._fresh = True
         self._said = False
         self._echo = start is ReplyStart.REASONING
-        self._follow: Spelling | None = None
-        self._follow_fate = _Fate.CALL
-        # Probe
+        self._follow: OpenCall | None = None
+        # Probe: what may match, and where the opener's parts end, counted from the position
         self._probes: tuple[tuple[Spelling | None, Pattern], ...] = ()
         self._opener_end = 0
         self._separator_length = 0
         # Call
-        self._reader: ArgumentReader | None = None
-        self._spelling: Spelling | None = None
-        self._fate = _Fate.UNKNOWN
-        self._index = 0
-        self._ended = False
-        self._raw: list[str] = []
+        self._call: OpenCall | None = None
         self._broke_reasoning = False
+        self._pending: Spelling | None = None
 
-        self._pending: tuple[Spelling, bool] | None = None
         self._prefilled = 0
-        self._enter(
-            _START[start] if format.reasoning or format.channels else Mode.CONTENT, self._start_separator(start)
-        )
+        has_reasoning = format.reasoning is not None or format.channels is not None
+        separator = "" if start is ReplyStart.REASONING else format.lead
+        self._enter(_START[start] if has_reasoning else Mode.CONTENT, separator)
         self._fresh = True
         if prefill:
             self._take_prefill(prefill)
@@ -166,7 +139,16 @@ class OutputParser:
     @property
     def open_call(self) -> bool:
         """Whether a call was begun and is not complete. It stays so when the reply ends within it."""
-        return self._calls > self.completed_calls
+        return self._ledger.begun > self._ledger.completed
+
+    @property
+    def completed_calls(self) -> int:
+        return self._ledger.completed
+
+    @property
+    def broken_calls(self) -> int:
+        """What looked like a call and did not become one: undeclared, no valid arguments, or cut."""
+        return self._ledger.broken
 
     def feed(self, text: str) -> list[FormatEvent]:
         """The events of more text."""
@@ -184,11 +166,11 @@ class OutputParser:
     def finish(self, reason: FinishReason) -> list[FormatEvent]:
         """The events of the end: what was held back is given out. Nothing may be fed after it."""
         rest = self._text[self._position :]
-        if self._reader is not None:
-            self._finish_call(self._reader, rest, ended=reason == "stop")
+        if self._call is not None:
+            self._finish_call(self._call, rest, ended=reason == "stop")
         elif not self._in_header():
             if self._place is _Place.PROBE and len(rest) > self._opener_end:
-                self.broken_calls += 1
+                self._ledger.broken += 1
             if rest or self._fresh:  # else it is layout between a marker and the end
                 self._release_spaces()
             self._say(rest)
@@ -220,29 +202,30 @@ class OutputParser:
         """Closing markup of the call that has just ended. (These four say yes, no, or None for not yet.)"""
         if self._follow is None:
             return False
-        hit = self._follow.closers.at(self._text, self._position)
-        entry = self._follow.entry
-        match = entry.match(self._text, self._position) if entry and hit is None else None
-        if hit is None and match is None:
-            waiting = self._follow.closers.may_begin(self._text, self._position)
-            waiting = waiting or (entry is not None and entry.may_match(self._text, self._position))
+        spelling = self._follow.spelling
+        hit = spelling.closers.at(self._text, self._position)
+        entry = spelling.entry.match(self._text, self._position) if spelling.entry else None
+        if hit is None and entry is None:
+            waiting = spelling.closers.may_begin(self._text, self._position)
+            waiting = waiting or (spelling.entry is not None and spelling.entry.may_match(self._text, self._position))
             return None if waiting else False
-        end = hit[2] if hit else match.end() if match else 0
-        if self._follow_fate is _Fate.TEXT:
+        end = hit[2] if hit else entry.end() if entry else 0
+        if self._follow.fate is Fate.TEXT:
             self._release_spaces()
             self._say(self._text[self._position : end])
         self._spaces.clear()
         self._position = end
-        if hit and hit[1] == self._follow.last_closer:
+        if hit and hit[1] == spelling.last_closer:
             self._follow = None
-            self._set_mode(self._mode)
+            self._close_pending()
         return True
 
     def _unannounced_here(self) -> bool | None:
         """A call without a marker: the next one of a list, or a bare one where content starts."""
         candidates: tuple[tuple[Spelling, Pattern], ...] = ()
         if self._follow is not None:
-            candidates = tuple((self._follow, pattern) for pattern in self._follow.followings)
+            spelling = self._follow.spelling
+            candidates = tuple((spelling, pattern) for pattern in spelling.followings)
         elif self._mode is not Mode.REASONING and not self._said:
             candidates = self._tables.openers.get("", ())
         waiting: bool | None = False
@@ -301,10 +284,19 @@ class OutputParser:
                 self._pass_marker(end)
                 self._enter(Mode.CONTENT)
             case Meaning.CLOSER:
-                if self._pending is not None and literal == self._pending[0].last_closer:
-                    self._pending = None
+                ends_reasoning = block is not None and literal == block.close
+                if ends_reasoning:
+                    self._broke_reasoning = False
+                if ends_reasoning or (self._pending is not None and literal == self._pending.last_closer):
+                    self._close_pending()
                 self._pass_marker(end)
-                self._enter(Mode.CONTENT)
+                self._enter(Mode.CONTENT, block.close_after if block and ends_reasoning else "")
+
+    def _close_pending(self) -> None:
+        """All closing markup of the last call has come, so that it is no markup any more from here on."""
+        if not self._broke_reasoning:
+            self._pending = None
+        self._set_mode(self._mode)
 
     def _pass_marker(self, end: int) -> None:
         self._position = end
@@ -367,116 +359,88 @@ class OutputParser:
         header = self._text[self._position : end]
         self._position = end
         self._place = _Place.CALL
-        self._spelling = spelling
-        self._ended = False
         self._follow = None
+        if isinstance(spelling.calls.arguments, JsonEnvelope):
+            self._call = OpenCall(spelling, spelling.reader({}), header)
+            return
         written_id = (fields.get("id") or "").strip()
-        written = fields.get("name") or written_id
-        if not isinstance(spelling.calls.arguments, JsonEnvelope):
-            name = self._resolve(written)
-            self._reader = spelling.reader(self._tools.get(name or "", {}))
-            self._decide(name, written_id, header)
-        else:
-            self._reader = spelling.reader({})
-            self._fate = _Fate.UNKNOWN
-            self._raw = [header]
+        name = self._ledger.resolve(fields.get("name") or written_id)
+        self._call = OpenCall(spelling, spelling.reader(self._ledger.schema(name)), header)
+        self._decide(self._call, name, written_id)
 
-    def _decide(self, name: str | None, written_id: str, raw: str) -> None:
-        """The header is read: is this a call, is it one too many, or is it text?"""
+    def _decide(self, call: OpenCall, name: str | None, written_id: str) -> None:
+        """The name is read: is this a call, is it one too many, or is it text?"""
         if name is None:
-            self._fate = _Fate.TEXT
-            self.broken_calls += 1
+            call.fate = Fate.TEXT
+            self._ledger.broken += 1
             self._release_spaces()
-            self._say(raw)
-            return
-        self._spaces.clear()
-        self._prefilled = 0
-        self._fresh = False
-        self._broke_reasoning = self._mode is Mode.REASONING
-        self._mode = Mode.CONTENT
-        if not self._parallel and self.completed_calls:
-            self._fate = _Fate.DROPPED
-            return
-        self._fate = _Fate.CALL
-        self._index = self._calls
-        self._calls += 1
-        id_ = call_id(self._format.ids, name, self._offset + self._index, written_id, self._new_id)
-        self._events.append(ToolCallStart(self._index, id_, name))
-
-    def _resolve(self, written: str) -> str | None:
-        if self._format.ids == "kimi":
-            name = resolve_id(written, self._tools)
-            return (undeclared_name(written) or None) if name is None and self._undeclared == "call" else name
-        name = written.strip()
-        return name if name in self._tools or (self._undeclared == "call" and name) else None
+            self._say("".join(call.raw))
+            self._mode = Mode.CONTENT if self._mode is Mode.HEAD else self._mode
+        else:
+            self._pass_marker(self._position)
+            self._fresh = False
+            self._broke_reasoning = self._broke_reasoning or self._mode is Mode.REASONING
+            self._mode = Mode.CONTENT
+            self._events += self._ledger.admit(call, name, written_id)
+        call.raw = []
 
     def _in_call(self) -> bool:
-        reader = self._reader
-        assert reader is not None
-        end = reader.read(self._text, self._position)
+        call = self._call
+        assert call is not None
+        end = call.reader.read(self._text, self._position)
         taken = self._text[self._position : end]
         self._position = end
-        if self._fate is _Fate.UNKNOWN:
-            self._raw.append(taken)
-            if not self._know_envelope(reader):
-                return self._reader is None
+        if call.fate is Fate.UNKNOWN:
+            assert isinstance(call.reader, EnvelopeReader)
+            call.raw.append(taken)
             taken = ""
-        self._deliver(reader, taken)
-        if reader.closed or reader.broken:
-            self._end_call(reader)
+            if call.reader.started:
+                self._decide(call, self._ledger.resolve(call.reader.name or ""), "")
+            elif call.reader.broken:
+                self._take_back(call)
+                return True
+            else:
+                return False
+        self._deliver(call, taken)
+        if call.reader.closed or call.reader.broken:
+            self._end_call(call)
             return True
         return False
 
-    def _know_envelope(self, reader: ArgumentReader) -> bool:
-        """Decide about a call whose name stands in its object, as soon as that can be done."""
-        assert isinstance(reader, EnvelopeReader)
-        if reader.started:
-            self._decide(self._resolve(reader.name or ""), "", "".join(self._raw))
-            self._raw = []
-            return True
-        if reader.broken:
-            if reader.name is not None:
-                self.broken_calls += 1
-            opener_end = len(self._raw[0])
-            self._text = "".join(self._raw) + self._text[self._position :]
-            self._position, self._reader = 0, None
-            self._refuse(opener_end)
-        return False
-
-    def _deliver(self, reader: ArgumentReader, taken: str) -> None:
-        if self._fate is _Fate.TEXT:
+    def _deliver(self, call: OpenCall, taken: str) -> None:
+        if call.fate is Fate.TEXT:
             self._say(taken)
-        elif self._fate is _Fate.CALL:
-            if arguments := "".join(reader.out):
-                self._events.append(ToolCallDelta(self._index, arguments))
-            if reader.whole and not self._ended:
-                self._ended = True
-                self.completed_calls += 1
-                self._events.append(ToolCallEnd(self._index))
-        reader.out.clear()
+        self._events += self._ledger.arguments(call)
 
-    def _end_call(self, reader: ArgumentReader) -> None:
-        if reader.broken and self._fate is _Fate.CALL:
-            self.broken_calls += 1
-            self._say(reader.rest)
-        spelling, self._reader = self._spelling, None
-        assert spelling is not None
-        if self._fate is not _Fate.TEXT:
-            self._pending = (spelling, self._broke_reasoning)
+    def _take_back(self, call: OpenCall) -> None:
+        """What was read as an envelope is none: only its opener is text for sure, so go on right behind that."""
+        if call.reader.name is not None:
+            self._ledger.broken += 1
+        self._text = "".join(call.raw) + self._text[self._position :]
+        self._position, self._call = 0, None
+        self._refuse(len(call.header))
+
+    def _end_call(self, call: OpenCall) -> None:
+        self._call = None
+        if call.fate is Fate.CALL and call.reader.broken:
+            self._ledger.broken += 1
+            self._say(call.reader.rest)
+        if call.fate is not Fate.TEXT:
+            self._pending = call.spelling
         self._enter(self._mode)
-        self._follow, self._follow_fate = spelling, self._fate
+        self._follow = call
 
-    def _finish_call(self, reader: ArgumentReader, rest: str, *, ended: bool) -> None:
-        reader.finish(self._text, self._position, ended=ended)
-        if self._fate is _Fate.UNKNOWN:
-            self.broken_calls += 1
+    def _finish_call(self, call: OpenCall, rest: str, *, ended: bool) -> None:
+        call.reader.finish(self._text, self._position, ended=ended)
+        if call.fate is Fate.UNKNOWN:
+            self._ledger.broken += 1
             self._release_spaces()
-            self._say("".join(self._raw) + rest)
+            self._say("".join(call.raw) + rest)
             return
-        self._deliver(reader, rest)
-        if self._fate is _Fate.CALL and not self._ended:
-            self.broken_calls += 1
-            self._say(reader.rest)
+        self._deliver(call, rest)
+        if call.fate is Fate.CALL and not call.ended:
+            self._ledger.broken += 1
+            self._say(call.reader.rest)
 
     # What is common to all places
 
@@ -491,7 +455,7 @@ class OutputParser:
     def _set_mode(self, mode: Mode) -> None:
         self._mode = mode
         if self._pending is not None and mode is Mode.CONTENT:
-            self._markers = self._tables.after_call[self._pending[0].index, self._pending[1]]
+            self._markers = self._tables.after_call[self._pending.index, self._broke_reasoning]
         else:
             self._markers = self._tables.markers[mode]
 
@@ -532,24 +496,19 @@ class OutputParser:
         self._plain = self._markers.trigger.search if free else None
         self._delta = ReasoningDelta if self._mode is Mode.REASONING else ContentDelta
 
-    def _start_separator(self, start: ReplyStart) -> str:
-        return "" if start is ReplyStart.REASONING else self._format.lead
-
     def _take_prefill(self, prefill: str) -> None:
         """Run text that the prompt holds already. Only a call that it leaves open is news to the client."""
         self._plain = None
         events = self.feed(prefill)
-        self._prefilled = len(self._text) + sum(map(len, self._spaces))
-        if self._fate is _Fate.UNKNOWN and self._reader is not None:
-            self._prefilled += sum(map(len, self._raw))
-        is_open = self._reader is not None and self._fate is _Fate.CALL
-        self._offset += self._calls - is_open
-        self._calls, self._index = int(is_open), 0
-        self.completed_calls = self.broken_calls = 0
-        if is_open:
-            self._prefilled = 0
+        call = self._call
+        self._ledger.begin_anew(call)
+        if call is not None and call.fate is Fate.CALL:
             start = max(i for i, event in enumerate(events) if isinstance(event, ToolCallStart))
             self._events = [replace(event, index=0) for event in events[start:]]
+            return
+        self._prefilled = len(self._text) + sum(map(len, self._spaces))
+        if call is not None:
+            self._prefilled += sum(map(len, call.raw))
 
 
 def _common_length(text: str, separator: str) -> int:

@@ -12,16 +12,9 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import Any
 
-from paraserve.formats.arguments import (
-    ArgumentReader,
-    ElementsReader,
-    EnvelopeReader,
-    ObjectReader,
-    ParameterMarkup,
-    ParametersReader,
-    ValueReader,
-)
+from paraserve.formats.arguments import ArgumentReader, EnvelopeReader, ObjectReader, ValueReader
 from paraserve.formats.literals import PYTHON, bare_dialect
+from paraserve.formats.parameters import ElementsReader, ParameterMarkup, ParametersReader
 from paraserve.formats.patterns import Marker, Markers, Pattern, compile_end, compile_pattern
 from paraserve.formats.spec import (
     Calls,
