@@ -29,6 +29,7 @@ from paraserve.generation.sampling import model_defaults
 from paraserve.policies.table import Policies
 from paraserve.prompt.chat import ChatPrompt, PromptSettings
 from paraserve.prompt.checkpoint import DEFAULT_TEMPLATE, Checkpoint, load_checkpoint
+from paraserve.prompt.gguf import difference_from_llama_cpp
 from paraserve.settings import ServerSettings
 
 log = logging.getLogger(__name__)
@@ -67,7 +68,30 @@ async def deploy(settings: ServerSettings, progress: Progress) -> Deployment:
     engine = build_engine(settings, model_path, checkpoint, progress.step)
     progress.step(f"starting the engine ({settings.engine})")
     await engine.start()
-    return join(settings, checkpoint, format, engine, model_path=model_path)
+    try:
+        if isinstance(engine, LlamaCppEngine):
+            await _check_tokenizer(settings, checkpoint, engine)
+        return join(settings, checkpoint, format, engine, model_path=model_path)
+    except BaseException:
+        await engine.stop()
+        raise
+
+
+async def _check_tokenizer(settings: ServerSettings, checkpoint: Checkpoint, engine: LlamaCppEngine) -> None:
+    """llama.cpp has the model's vocabulary too: a text that it reads differently means that ours is a wrong one.
+
+    A tokenizer that the operator gave may normalize text, which llama.cpp never does: then the operator has the say.
+    """
+    difference = await difference_from_llama_cpp(checkpoint.tokenizer, engine.tokenize)
+    if difference is None:
+        return
+    if settings.tokenizer_path:
+        log.warning("the tokenizer differs from the engine's on %r", difference)
+        return
+    raise StartError(
+        f"the tokenizer made from the GGUF file differs from the engine's on {difference!r}: give the model's own "
+        "tokenizer files with --tokenizer-path"
+    )
 
 
 def _model_path(settings: ServerSettings) -> Path:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from paraserve.engines.base import Constraint, EngineRequest, MediaItem, RoutingHints, Sampling
-from paraserve.formats.parser import OutputParser, Undeclared
+from paraserve.formats.calls import Undeclared
+from paraserve.formats.parser import OutputParser
 from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.generation.choice import Choice, RawText

@@ -263,7 +263,7 @@ def _estimated_chars(request: ChatPromptRequest) -> int:
 
 def _report(name: str, takes: TemplateCapabilities) -> None:
     """Tell the operator what was learned, and what clients will miss."""
-    log.info("chat template %s: %s", name, _plain(takes))
+    log.debug("chat template %s: %s", name, _plain(takes))
     if not takes.renders:
         log.warning("chat template %s fails on a single user message: messages reach it unadapted", name)
         return

@@ -21,6 +21,7 @@ from paraserve.prompt.errors import CheckpointError
 from paraserve.prompt.exactness import probe_texts
 from paraserve.prompt.gguf_pretokenizers import PRE_TOKENIZERS, PreTokenizer
 from paraserve.prompt.hf_tokenizer import HuggingFaceTokenizer, TokenizerFileError
+from paraserve.prompt.tokenizer import Tokenizer
 
 GGUF_MAGIC = b"GGUF"
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -132,7 +133,7 @@ def gguf_tokenizer(path: Path, metadata: Mapping[str, Any] | None = None) -> Hug
 
 
 async def difference_from_llama_cpp(
-    tokenizer: HuggingFaceTokenizer, tokenize: Callable[[str], Awaitable[list[int]]]
+    tokenizer: Tokenizer, tokenize: Callable[[str], Awaitable[list[int]]]
 ) -> str | None:
     """The first text whose ids differ from llama.cpp's, None where there is none.
 
