@@ -13,7 +13,7 @@ from keyword import kwlist
 
 from paraserve.formats.grammar.nodes import AnyValue, GrammarError, Node, Object, OneOf, Ref
 from paraserve.formats.grammar.parameters import ElementWriter, ParameterWriter, options_of, reading
-from paraserve.formats.grammar.regex import DIGIT, WORD, Alt, Cat, Regex, Repeat, chars, optional, other_than, without
+from paraserve.formats.grammar.regex import DIGIT, WORD, Alt, Cat, Regex, Repeat, chars, other_than, without
 from paraserve.formats.grammar.regex import text as exactly
 from paraserve.formats.grammar.tree import EMPTY, Literal, Pattern, Tree, Word, choice, sequence
 from paraserve.formats.grammar.values import JSON, MOST_KEY, PYTHON, Scope, ValueWriter, quoted_spelling
@@ -34,7 +34,6 @@ _IDS: Mapping[str, Regex] = {
     "generic": Cat((exactly("call_"), Repeat(chars(("0", "9"), ("a", "f")), 24, 24))),
 }
 _INDEX = Alt((chars("0"), Cat((chars(("1", "9")), Repeat(DIGIT, 0, 3)))))
-_GAP = optional(chars(" "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +109,17 @@ class CallWriter:
                 return ValueWriter(quoted_spelling(quote), self.scope).value(node)
 
     def envelope(self, envelope: JsonEnvelope, name: str, node: Object) -> Tree:
-        key, written = f'{{"{envelope.name_keys[0]}":', json.dumps(name, ensure_ascii=False) + ","
-        arguments = f'"{envelope.arguments_keys[0]}":'
-        head = Pattern(Cat((exactly(key), _GAP, exactly(written), _GAP, exactly(arguments), _GAP)))
-        tail: Tree = Literal("}")
+        """The call as one JSON object, piece by piece as any other object: a lexer has to tell them apart later."""
+        writer = ValueWriter(JSON, self.scope)
+        members = [
+            writer.member(envelope.name_keys[0], Literal(json.dumps(name, ensure_ascii=False))),
+            writer.member(envelope.arguments_keys[0], writer.value(node)),
+        ]
         if envelope.id_key:
-            id_key = exactly(f'"{envelope.id_key}":')
-            tail = Pattern(Cat((chars(","), _GAP, id_key, _GAP, chars('"'), _IDS[self.ids], exactly('"}'))))
-        return sequence(head, ValueWriter(JSON, self.scope).value(node), tail)
+            id_text = Pattern(Cat((chars('"'), _IDS[self.ids], chars('"'))))
+            members.append(writer.member(envelope.id_key, id_text))
+        rest = [part for member in members[1:] for part in (writer.comma, member)]
+        return sequence(writer.opening("{"), members[0], *rest, writer.closing("}"))
 
     def keywords(self, node: Object) -> Tree:
         writer = ValueWriter(PYTHON, self.scope)

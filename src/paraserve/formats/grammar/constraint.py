@@ -222,7 +222,7 @@ class _Plan:
         rest = sequence(tree.Until(block.close, self.markers), after)
         if self.start is ReplyStart.REASONING:
             return rest
-        return tree.choice([sequence(lead, tree.Literal(block.open), rest), lead])
+        return sequence(lead, optional(sequence(tree.Literal(block.open), rest)))
 
     def content(self, body: Tree) -> Tree:
         """An answer and nothing after it, in the markers that the family puts around answers."""

@@ -154,26 +154,23 @@ def lengths(regex: Regex) -> tuple[int, int | None]:
 def avoiding(words: Iterable[str], plain: Chars, *others: Regex) -> Regex:
     """Strings of ``plain`` characters and ``others`` that hold none of ``words``.
 
-    A word that holds the first character of a word again counts only up to there: what holds no beginning of a word
-    holds no word.
+    A word counts only up to its first eight characters, and up to where it holds the first character of a word again:
+    what holds no beginning of a word holds no word.
     """
     firsts = {word[0] for word in words}
-    heads = [word[0] + word[1 : 1 + _until(word[1:], firsts)] for word in words]
+    cut = {word[0] + word[1 : 1 + _until(word[1:8], firsts)] for word in words}
+    heads = sorted(head for head in cut if not any(head != other and head.startswith(other) for other in cut))
     follow: dict[str, str] = {}
     for head in heads:
         for end in range(1, len(head)):
             follow[head[:end]] = follow.get(head[:end], "") + head[end]
-    banned = chars("".join({head for head in heads if len(head) == 1} | firsts))
-    free = Alt((without(plain, banned), *others))
+    free = without(plain, chars("".join(firsts)))
     if not follow:
-        return Repeat(free, 0, None)
-    # Beginnings of words in a row, each either followed by the next one or by what does not go on with it.
+        return Repeat(Alt((free, *others)), 0, None)
+    # Beginnings of words in a row, then what does not go on with the last of them.
     begun = Repeat(Alt(tuple(text(head) for head in follow)), 0, None)
-    stray = [
-        Cat((text(head), Alt((without(plain, chars("".join(firsts) + go_on)), *others))))
-        for head, go_on in follow.items()
-    ]
-    return Cat((Repeat(Alt((free, Cat((begun, Alt(tuple(stray)))))), 0, None), begun))
+    stray = (Cat((text(head), without(plain, chars("".join(firsts) + after)))) for head, after in follow.items())
+    return Cat((Repeat(Alt((free, Cat((begun, Alt((*others, *stray)))))), 0, None), begun))
 
 
 def _until(word: str, firsts: set[str]) -> int:
