@@ -24,7 +24,9 @@ from paraserve.engines.base import EngineError
 logger = logging.getLogger(__name__)
 
 _HOP_HEADERS = frozenset(
-    {"authorization", "connection", "content-length", "content-type", "host", "transfer-encoding", "x-request-id"}
+    {"accept", "accept-encoding", "authorization", "connection", "content-encoding", "content-length", "content-type"}
+    | {"cookie", "expect", "host", "keep-alive", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade"}
+    | {"x-request-id"}
 )
 """Never taken from a client: they are this hop's own, or (vLLM's x-request-id) would rename the request."""
 

@@ -184,9 +184,11 @@ class RemoteEngine(ABC):
             async with asyncio.timeout(1.0):
                 reply = await self.http.post(self.abort_path, self.abort_body(request_id))
             if reply.status != 200:
-                logger.debug("abort of %s was answered with %d", request_id, reply.status)
+                # 404 is a router, which has no aborts; anything else leaves work in the engine that nobody wants.
+                level = logging.DEBUG if reply.status == 404 else logging.WARNING
+                logger.log(level, "%s: abort was answered with %d", self.http.base_url, reply.status)
         except (EngineError, TimeoutError) as error:
-            logger.debug("abort of %s failed: %r", request_id, error)
+            logger.warning("%s: abort of %s failed: %r", self.http.base_url, request_id, error)
         finally:
             opening.cancel()
             (outcome,) = await asyncio.gather(opening, return_exceptions=True)
