@@ -47,6 +47,7 @@ from msgspec.structs import replace
 from paraserve.formats.arguments import EnvelopeReader
 from paraserve.formats.calls import CallLedger, Fate, OpenCall, Undeclared
 from paraserve.formats.events import ContentDelta, FormatEvent, ReasoningDelta, ToolCallStart
+from paraserve.formats.freetext import FreeText
 from paraserve.formats.literals import space_end
 from paraserve.formats.patterns import Pattern
 from paraserve.formats.spec import Format, JsonEnvelope
@@ -102,15 +103,10 @@ class OutputParser:
             new_id=new_id,
             undeclared=undeclared,
         )
-        self._mode = Mode.CONTENT
+        self._free = FreeText()
         self._text = ""
         self._position = 0
-        self._events: list[FormatEvent] = []
-        # Lead: whitespace that waits, how much of it is separator, and what may stand only here
-        self._spaces: list[str] = []
-        self._separator = ""
-        self._fresh = True
-        self._said = False
+        # Lead: what may stand only here
         self._echo = start is ReplyStart.REASONING
         self._follow: OpenCall | None = None
         # Probe: what may match, and where the opener's parts end, counted from the position
@@ -119,14 +115,14 @@ class OutputParser:
         self._separator_length = 0
         # Call
         self._call: OpenCall | None = None
+        self._call_at = -1
         self._broke_reasoning = False
         self._pending: Spelling | None = None
 
-        self._prefilled = 0
         has_reasoning = format.reasoning is not None or format.channels is not None
         separator = "" if start is ReplyStart.REASONING else format.lead
         self._enter(_START[start] if has_reasoning else Mode.CONTENT, separator)
-        self._fresh = True
+        self._free.fresh = True
         if prefill:
             self._take_prefill(prefill)
         self._arm()
@@ -134,7 +130,7 @@ class OutputParser:
     @property
     def in_reasoning(self) -> bool:
         """Whether the text fed so far ends inside reasoning. A marker that is not whole has not ended it yet."""
-        return self._mode is Mode.REASONING
+        return self._free.mode is Mode.REASONING
 
     @property
     def open_call(self) -> bool:
@@ -158,9 +154,9 @@ class OutputParser:
         while _STEPS[self._place](self):
             pass
         self._text = self._text[self._position :]
-        self._position = 0
+        self._position, self._call_at = 0, -1
         self._arm()
-        events, self._events = self._events, []
+        events, self._free.events = self._free.events, []
         return events
 
     def finish(self, reason: FinishReason) -> list[FormatEvent]:
@@ -171,10 +167,10 @@ class OutputParser:
         elif not self._in_header():
             if self._place is _Place.PROBE and len(rest) > self._opener_end:
                 self._ledger.broken += 1
-            if rest or self._fresh:  # else it is layout between a marker and the end
-                self._release_spaces()
-            self._say(rest)
-        events, self._events = self._events, []
+            if rest or self._free.fresh:  # else it is layout between a marker and the end
+                self._free.release()
+            self._free.say(rest)
+        events, self._free.events = self._free.events, []
         return events
 
     # Lead: behind a marker, or at the start
@@ -182,7 +178,7 @@ class OutputParser:
     def _at_lead(self) -> bool:
         after = space_end(self._text, self._position)
         if after > self._position:
-            self._spaces.append(self._text[self._position : after])
+            self._free.hold(self._text[self._position : after])
             self._position = after
         if after == len(self._text):
             return False
@@ -194,7 +190,7 @@ class OutputParser:
             waiting = waiting or outcome is None
         if waiting:
             return False
-        self._release_spaces()
+        self._free.release()
         self._go_on_in_text()
         return True
 
@@ -211,9 +207,9 @@ class OutputParser:
             return None if waiting else False
         end = hit[2] if hit else entry.end() if entry else 0
         if self._follow.fate is Fate.TEXT:
-            self._release_spaces()
-            self._say(self._text[self._position : end])
-        self._spaces.clear()
+            self._free.release()
+            self._free.say(self._text[self._position : end])
+        self._free.drop()
         self._position = end
         if hit and hit[1] == spelling.last_closer:
             self._follow = None
@@ -226,7 +222,7 @@ class OutputParser:
         if self._follow is not None:
             spelling = self._follow.spelling
             candidates = tuple((spelling, pattern) for pattern in spelling.followings)
-        elif self._mode is not Mode.REASONING and not self._said:
+        elif self._free.mode is not Mode.REASONING and not self._free.said:
             candidates = self._tables.openers.get("", ())
         waiting: bool | None = False
         for spelling, pattern in candidates:
@@ -239,7 +235,7 @@ class OutputParser:
 
     def _first_header_here(self) -> bool | None:
         header = self._tables.first_header
-        if header is None or self._mode is not Mode.HEAD:
+        if header is None or self._free.mode is not Mode.HEAD:
             return False
         if match := header.match(self._text, self._position):
             self._route(match)
@@ -247,10 +243,10 @@ class OutputParser:
         return None if header.may_match(self._text, self._position) else False
 
     def _marker_here(self) -> bool | None:
-        head = self._mode is Mode.HEAD or (self._echo and self._fresh)
+        head = self._free.mode is Mode.HEAD or (self._echo and self._free.fresh)
         markers = self._tables.markers[Mode.HEAD] if head else self._markers
         if hit := markers.at(self._text, self._position):
-            self._act(*hit, Mode.HEAD if head else self._mode)
+            self._act(*hit, Mode.HEAD if head else self._free.mode)
             return True
         return None if markers.may_begin(self._text, self._position) else False
 
@@ -259,10 +255,10 @@ class OutputParser:
     def _in_text(self) -> bool:
         hit = self._markers.search(self._text, self._position)
         stop = hit[0] if hit else self._markers.held_from(self._text, self._position)
-        self._say(self._text[self._position : stop])
+        self._free.say(self._text[self._position : stop])
         self._position = stop
         if hit:
-            self._act(*hit, self._mode)
+            self._act(*hit, self._free.mode)
         return hit is not None
 
     def _act(self, start: int, literal: str, end: int, mode: Mode) -> None:
@@ -296,12 +292,12 @@ class OutputParser:
         """All closing markup of the last call has come, so that it is no markup any more from here on."""
         if not self._broke_reasoning:
             self._pending = None
-        self._set_mode(self._mode)
+        self._set_mode(self._free.mode)
 
     def _pass_marker(self, end: int) -> None:
         self._position = end
-        self._spaces.clear()
-        self._prefilled = 0
+        self._free.drop()
+        self._free.prefilled = 0
 
     # Probe: is this opener a call?
 
@@ -333,8 +329,8 @@ class OutputParser:
 
     def _refuse(self, opener_end: int) -> None:
         """The opener was mere mention: it is text, and so is whatever follows until the next marker."""
-        self._release_spaces()
-        self._say(self._text[self._position : opener_end])
+        self._free.release()
+        self._free.say(self._text[self._position : opener_end])
         self._position = opener_end
         self._go_on_in_text()
 
@@ -357,7 +353,7 @@ class OutputParser:
     def _begin_call(self, spelling: Spelling, fields: dict[str, str | None], end: int) -> None:
         """A call's header stands in the text from the position to ``end``."""
         header = self._text[self._position : end]
-        self._position = end
+        self._call_at, self._position = self._position, end
         self._place = _Place.CALL
         self._follow = None
         if isinstance(spelling.calls.arguments, JsonEnvelope):
@@ -373,15 +369,15 @@ class OutputParser:
         if name is None:
             call.fate = Fate.TEXT
             self._ledger.broken += 1
-            self._release_spaces()
-            self._say("".join(call.raw))
-            self._mode = Mode.CONTENT if self._mode is Mode.HEAD else self._mode
+            self._free.release()
+            self._free.say("".join(call.raw))
+            self._free.mode = Mode.CONTENT if self._free.mode is Mode.HEAD else self._free.mode
         else:
             self._pass_marker(self._position)
-            self._fresh = False
-            self._broke_reasoning = self._broke_reasoning or self._mode is Mode.REASONING
-            self._mode = Mode.CONTENT
-            self._events += self._ledger.admit(call, name, written_id)
+            self._free.fresh = False
+            self._broke_reasoning = self._broke_reasoning or self._free.mode is Mode.REASONING
+            self._free.mode = Mode.CONTENT
+            self._free.events += self._ledger.admit(call, name, written_id)
         call.raw = []
 
     def _in_call(self) -> bool:
@@ -409,51 +405,52 @@ class OutputParser:
 
     def _deliver(self, call: OpenCall, taken: str) -> None:
         if call.fate is Fate.TEXT:
-            self._say(taken)
-        self._events += self._ledger.arguments(call)
+            self._free.say(taken)
+        self._free.events += self._ledger.arguments(call)
 
     def _take_back(self, call: OpenCall) -> None:
         """What was read as an envelope is none: only its opener is text for sure, so go on right behind that."""
         if call.reader.name is not None:
             self._ledger.broken += 1
-        self._text = "".join(call.raw) + self._text[self._position :]
-        self._position, self._call = 0, None
-        self._refuse(len(call.header))
+        if self._call_at < 0:  # else all of it still stands in the text
+            self._text = "".join(call.raw) + self._text[self._position :]
+        self._position, self._call = max(0, self._call_at), None
+        self._refuse(self._position + len(call.header))
 
     def _end_call(self, call: OpenCall) -> None:
         self._call = None
         if call.fate is Fate.CALL and call.reader.broken:
             self._ledger.broken += 1
-            self._say(call.reader.rest)
+            self._free.say(call.reader.rest)
         if call.fate is not Fate.TEXT:
             self._pending = call.spelling
-        self._enter(self._mode)
+        self._enter(self._free.mode)
         self._follow = call
 
     def _finish_call(self, call: OpenCall, rest: str, *, ended: bool) -> None:
         call.reader.finish(self._text, self._position, ended=ended)
         if call.fate is Fate.UNKNOWN:
             self._ledger.broken += 1
-            self._release_spaces()
-            self._say("".join(call.raw) + rest)
+            self._free.release()
+            self._free.say("".join(call.raw) + rest)
             return
         self._deliver(call, rest)
         if call.fate is Fate.CALL and not call.ended:
             self._ledger.broken += 1
-            self._say(call.reader.rest)
+            self._free.say(call.reader.rest)
 
     # What is common to all places
 
     def _enter(self, mode: Mode, separator: str = "") -> None:
         """Go to the lead of a mode."""
         self._place = _Place.LEAD
-        self._separator = separator
-        self._fresh = False
+        self._free.separator = separator
+        self._free.fresh = False
         self._follow = None
         self._set_mode(mode)
 
     def _set_mode(self, mode: Mode) -> None:
-        self._mode = mode
+        self._free.mode = mode
         if self._pending is not None and mode is Mode.CONTENT:
             self._markers = self._tables.after_call[self._pending.index, self._broke_reasoning]
         else:
@@ -461,40 +458,15 @@ class OutputParser:
 
     def _go_on_in_text(self) -> None:
         self._place = _Place.TEXT
-        self._fresh = False
+        self._free.fresh = False
         self._follow = None
-        self._set_mode(Mode.CONTENT if self._mode is Mode.HEAD else self._mode)
-
-    def _release_spaces(self) -> None:
-        """Whitespace that has turned out to belong to text, less the separator."""
-        if not self._spaces:
-            return
-        spaces = "".join(self._spaces)
-        self._spaces.clear()
-        dropped = _common_length(spaces, self._separator)
-        self._separator = ""
-        self._prefilled = max(0, self._prefilled - dropped)
-        self._say(spaces[dropped:])
-
-    def _say(self, text: str) -> None:
-        if self._prefilled:
-            known = min(self._prefilled, len(text))
-            self._prefilled -= known
-            text = text[known:]
-        if not text:
-            return
-        self._fresh = False
-        if self._mode is Mode.REASONING:
-            self._events.append(ReasoningDelta(text))
-        else:
-            self._said = True
-            self._events.append(ContentDelta(text))
+        self._set_mode(Mode.CONTENT if self._free.mode is Mode.HEAD else self._free.mode)
 
     def _arm(self) -> None:
         """Prepare the short way for text in which nothing can begin."""
-        free = self._place is _Place.TEXT and not self._text and not self._events
+        free = self._place is _Place.TEXT and not self._text and not self._free.events
         self._plain = self._markers.trigger.search if free else None
-        self._delta = ReasoningDelta if self._mode is Mode.REASONING else ContentDelta
+        self._delta = ReasoningDelta if self._free.mode is Mode.REASONING else ContentDelta
 
     def _take_prefill(self, prefill: str) -> None:
         """Run text that the prompt holds already. Only a call that it leaves open is news to the client."""
@@ -504,18 +476,11 @@ class OutputParser:
         self._ledger.begin_anew(call)
         if call is not None and call.fate is Fate.CALL:
             start = max(i for i, event in enumerate(events) if isinstance(event, ToolCallStart))
-            self._events = [replace(event, index=0) for event in events[start:]]
+            self._free.events = [replace(event, index=0) for event in events[start:]]
             return
-        self._prefilled = len(self._text) + sum(map(len, self._spaces))
+        self._free.prefilled = len(self._text) + self._free.waiting
         if call is not None:
-            self._prefilled += sum(map(len, call.raw))
-
-
-def _common_length(text: str, separator: str) -> int:
-    """How many characters both begin with."""
-    return next(
-        (i for i, (a, b) in enumerate(zip(text, separator, strict=False)) if a != b), min(len(text), len(separator))
-    )
+            self._free.prefilled += sum(map(len, call.raw))
 
 
 _START = {
