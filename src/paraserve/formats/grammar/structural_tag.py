@@ -18,6 +18,7 @@ from paraserve.formats.grammar.regex import (
     Both,
     Cat,
     Chars,
+    Ranges,
     Regex,
     Repeat,
     avoiding,
@@ -62,7 +63,7 @@ class _Writer:
         if id(tree) not in self.free:
             match tree:
                 case Until(regex=regex, nested=nested):
-                    self.free[id(tree)] = not nested and (regex is None or _only_length(regex))
+                    self.free[id(tree)] = regex is None and not nested
                 case Tail() | EndTokens():
                     self.free[id(tree)] = True
                 case _:
@@ -81,9 +82,8 @@ class _Writer:
                 return {"type": "or", "elements": [self.node(item) for item in items]}
             case Many(item, least, most):
                 return self.many(item, least, most)
-            case Until(close, excludes, regex):
-                text = _any_text(excludes) if regex is None else self.of_length(regex, excludes)
-                return _sequence([*text, {"type": "const_string", "value": close}])
+            case Until(close, excludes):
+                return _sequence([*_any_text(excludes), {"type": "const_string", "value": close}])
             case Tail(excludes, first):
                 return _sequence([*self.begin(first, excludes), *_any_text(excludes)])
             case _:
@@ -103,16 +103,6 @@ class _Writer:
             return {"type": simple[least, most], "content": content}
         return {"type": "repeat", "min": least, "max": -1 if most is None else most, "content": content}
 
-    def of_length(self, regex: Regex, excludes: tuple[str, ...]) -> list[Json]:
-        """Free text of a length: the least of it without the markers' first characters, the rest up to the most."""
-        assert isinstance(regex, Repeat)
-        head = Repeat(without(ANY_CHAR, chars("".join(word[0] for word in excludes))), regex.least, regex.least)
-        rest = _any_text(excludes)
-        if regex.most is not None:
-            rest[0]["max_chars"] = regex.most - regex.least
-        pattern = [{"type": "grammar", "grammar": f"root ::= {_regular(head)}"}] if regex.least else []
-        return [*pattern, *rest]
-
 
 def _sequence(elements: list[Json]) -> Json:
     kept = [element for element in elements if element != {"type": "const_string", "value": ""}]
@@ -121,10 +111,6 @@ def _sequence(elements: list[Json]) -> Json:
 
 def _any_text(excludes: tuple[str, ...]) -> list[Json]:
     return [{"type": "any_text", "excludes": sorted(set(excludes))}]
-
-
-def _only_length(regex: Regex) -> bool:
-    return isinstance(regex, Repeat) and regex.item == ANY_CHAR
 
 
 class _Ebnf:
@@ -182,7 +168,11 @@ class _Ebnf:
                 return '""'
 
     def text_without(self, excludes: tuple[str, ...], regex: Regex | None) -> str:
-        """Inside EBNF a pattern gives up a character of the marker."""
+        """A pattern or a length gives up a character of the marker.
+
+        An ``any_text`` with ``max_chars`` would not have to, but xgrammar up to 0.2.9 offers tokens there that it
+        then refuses.
+        """
         if regex is None:
             return _regular(avoiding(excludes, ANY_CHAR))
         for word in excludes:
@@ -196,7 +186,9 @@ def _regular(regex: Regex) -> str:
     match regex:
         case Chars(ranges):
             single = _single(regex)
-            return _quoted(single) if single else "[" + "".join(_range(low, high) for low, high in ranges) + "]"
+            return (
+                _quoted(single) if single else "[" + "".join(_range(*span) for span in _over_surrogates(ranges)) + "]"
+            )
         case Cat(items):
             parts = [_quoted("".join(group)) if group else _regular(item) for group, item in _runs(items)]
             return f"({' '.join(parts)})" if parts else '""'
@@ -207,6 +199,15 @@ def _regular(regex: Regex) -> str:
             return '""' if most == 0 or is_empty(item) else inner + quantifier(least, most)
         case Both():
             raise ValueError("xgrammar has no intersections")
+
+
+def _over_surrogates(ranges: Ranges) -> Ranges:
+    """Ranges with the gap of the surrogates closed: no text holds one, and xgrammar 0.2.7 takes a range that ends
+    before them for one that ends before the Hangul syllables beside them."""
+    for index, (_, high) in enumerate(ranges[:-1]):
+        if high == 0xD7FF and ranges[index + 1][0] == 0xE000:
+            return (*ranges[:index], (ranges[index][0], ranges[index + 1][1]), *ranges[index + 2 :])
+    return ranges
 
 
 def _single(regex: Regex) -> str:
