@@ -303,7 +303,7 @@ class RemoteFaults:
     async def test_constraint_that_the_engine_cannot_keep_out_of_the_reasoning_is_refused(self, remote: Remote) -> None:
         assert not remote.engine.info.defers_constraints
         _, error = await failure(remote, ask(constraint=Constraint("json_object"), in_reasoning=True))
-        assert (error.status, error.code, error.param) == (400, "unsupported_constraint", "response_format")
+        assert (error.status, error.code, error.param) == (400, "unsupported_parameter", "response_format")
         assert remote.fake.requests == []
 
     async def test_routing_headers_are_passed_on_and_those_of_this_hop_are_not(self, remote: Remote) -> None:

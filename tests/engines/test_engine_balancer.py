@@ -161,7 +161,7 @@ async def test_engine_that_fails_again_and_again_is_put_aside() -> None:
 
 
 async def test_clients_mistakes_put_no_engine_aside() -> None:
-    nodes = [Node(fails_with=EngineError(400, "invalid_request", "no")), Node()]
+    nodes = [Node(fails_with=EngineError(400, "invalid_value", "no")), Node()]
     engine = await balanced(*nodes)
     for _ in range(5):
         with pytest.raises(EngineError):

@@ -27,6 +27,8 @@ class Constraint:
     kind: ConstraintKind
     value: str = ""
     covers_reasoning: bool = False
+    param: str = "response_format"
+    """The field of the client's request that asked for it, for an error about it."""
 
 
 @dataclass(frozen=True, slots=True)

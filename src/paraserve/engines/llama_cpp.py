@@ -268,9 +268,9 @@ class LlamaCppEngine:
             raise EngineError(400, "context_length_exceeded", message, param="max_tokens")
         if sampling.min_tokens and request.constraint is not None:
             message = "min_tokens cannot be held together with a constraint on the reply."
-            raise EngineError(400, "unsupported", message, param="min_tokens")
+            raise EngineError(400, "unsupported_parameter", message, param="min_tokens")
         if request.routing.lora is not None:
-            raise EngineError(400, "unsupported", "This engine serves no LoRA adapters.", param="model")
+            raise EngineError(400, "unsupported_parameter", "This engine serves no LoRA adapters.", param="model")
 
     async def _learn(self) -> EngineInfo:
         props = await self._ask("/props")

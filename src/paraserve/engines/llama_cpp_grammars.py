@@ -47,9 +47,8 @@ class Grammars:
         if not text.startswith(LARK_MARK) or text in self._sound:
             return fields
         if not await self._obeys(text):
-            param = "response_format" if constraint.kind.startswith("json") else None
             message = f"The engine cannot compile the constraint ({constraint.kind})."
-            raise EngineError(400, "invalid_constraint", message, param=param)
+            raise EngineError(400, "invalid_constraint", message, param=constraint.param)
         self._sound[text] = None
         if len(self._sound) > KNOWN_GRAMMARS:
             self._sound.popitem(last=False)

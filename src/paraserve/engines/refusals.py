@@ -52,9 +52,6 @@ _FIELDS = {
 }
 """The engines' spellings of a field and the client's, the longer spelling first where one holds another."""
 
-_CONSTRAINT_FIELD = {"json_schema": "response_format", "json_object": "response_format", "regex": "regex"}
-_CONSTRAINT_FIELD |= {"ebnf": "ebnf"}
-
 _CONSTRAINT = re.compile(
     r"grammar|json.?schema|structural.?tag|structured.?output|regex|ebnf|\$ref|unsupported schema", re.IGNORECASE
 )
@@ -91,12 +88,13 @@ def refusal(status: int, message: str, constraint: Constraint | None = None) -> 
     status = 400 if status == 422 else status
     said = safe(message)
     if constraint is not None and _CONSTRAINT.search(message):
-        field = _CONSTRAINT_FIELD.get(constraint.kind)
-        return EngineError(status, "invalid_constraint", f"The engine refused the constraint: {said}", param=field)
+        return EngineError(
+            status, "invalid_constraint", f"The engine refused the constraint: {said}", param=constraint.param
+        )
     if _CONTEXT.search(message):
         return EngineError(status, "context_length_exceeded", said)
     field = next((ours for theirs, ours in _FIELDS.items() if re.search(rf"\b{theirs}", message)), None)
-    return EngineError(status, "invalid_request", f"The engine refused the request: {said}", param=field)
+    return EngineError(status, "invalid_value", f"The engine refused the request: {said}", param=field)
 
 
 def safe(message: str) -> str:

@@ -205,25 +205,27 @@ def check_request(request: EngineRequest, info: EngineInfo) -> None:
     """Refuse what the engine cannot do, before it is asked (some engines do not survive the question)."""
     ids = request.token_ids
     if not ids:
-        raise EngineError(400, "invalid_request", "The prompt is empty.", param="prompt")
+        raise EngineError(400, "invalid_value", "The prompt is empty.", param="prompt")
     if min(ids) < 0 or max(ids) >= info.vocab_size:
         message = f"The prompt holds a token id outside of the vocabulary (0 to {info.vocab_size - 1})."
-        raise EngineError(400, "invalid_request", message, param="prompt")
+        raise EngineError(400, "invalid_value", message, param="prompt")
     for field, used in (
         ("logit_bias", request.sampling.logit_bias),
         ("stop_token_ids", request.sampling.stop_token_ids),
     ):
         if used and (min(used) < 0 or max(used) >= info.vocab_size):
             message = f"{field} holds a token id outside of the vocabulary (0 to {info.vocab_size - 1})."
-            raise EngineError(400, "invalid_request", message, param=field)
+            raise EngineError(400, "invalid_value", message, param=field)
     if request.logprobs is not None and request.logprobs > info.max_logprobs:
         message = f"The engine gives at most {info.max_logprobs} alternatives a token."
-        raise EngineError(400, "invalid_request", message, param="top_logprobs")
+        raise EngineError(400, "invalid_value", message, param="top_logprobs")
     if request.prompt_logprobs and not info.prompt_logprobs:
-        raise EngineError(400, "unsupported", "The engine gives no log probabilities of the prompt.", param="echo")
+        raise EngineError(
+            400, "unsupported_parameter", "The engine gives no log probabilities of the prompt.", param="echo"
+        )
     for item in request.media:
         if item.kind not in info.media:
-            raise EngineError(400, "unsupported", f"The model takes no {item.kind} input.", param="messages")
+            raise EngineError(400, "unsupported_parameter", f"The model takes no {item.kind} input.", param="messages")
     check_constraint(request, info)
 
 
@@ -233,10 +235,10 @@ def check_constraint(request: EngineRequest, info: EngineInfo) -> None:
         return
     if constraint.kind not in info.constraints:
         message = f"The engine cannot obey a constraint of the kind {constraint.kind}."
-        raise EngineError(400, "unsupported_constraint", message, param="response_format")
+        raise EngineError(400, "unsupported_parameter", message, param=constraint.param)
     if request.in_reasoning and not constraint.covers_reasoning and not info.defers_constraints:
         message = "The engine would apply the constraint inside the reasoning: turn the reasoning off."
-        raise EngineError(400, "unsupported_constraint", message, param="response_format")
+        raise EngineError(400, "unsupported_parameter", message, param=constraint.param)
 
 
 def with_extras(body: dict[str, Any], extras: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,7 +251,7 @@ def with_extras(body: dict[str, Any], extras: Mapping[str, Any]) -> dict[str, An
         if isinstance(inner, dict) and isinstance(value, Mapping):
             with_extras(inner, value)
         elif name in body:
-            raise EngineError(400, "invalid_request", f"{name} is set by the server.", param=name)
+            raise EngineError(400, "invalid_value", f"{name} is set by the server.", param=name)
         else:
             body[name] = value
     return body

@@ -31,6 +31,7 @@ class ReplyEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chunk: int | list[int] = 1
     first_delay: float = 0.0
     delay: float = 0.0
+    burst: int = 1
     finish: Literal["stop", "length", "abort", "none"] = "stop"
     error: ScriptedFailure | None = None
     hang_after: int | None = None
@@ -93,6 +94,7 @@ def scripted_engine(
         capacity=script.capacity,
         repeat=script.repeat,
         decode=decode,
+        record=False,
     )
 
 
@@ -112,6 +114,7 @@ def _reply(
         chunk_sizes=[entry.chunk] if isinstance(entry.chunk, int) else entry.chunk or [1],
         first_delay=entry.first_delay,
         delay=entry.delay,
+        burst=max(1, entry.burst),
         finish=None if entry.finish == "none" else Finish(entry.finish),
         error=None
         if failure is None

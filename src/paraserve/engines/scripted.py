@@ -42,6 +42,8 @@ class ScriptedReply:
     """Seconds before the first chunk."""
     delay: float = 0.0
     """Seconds between chunks."""
+    burst: int = 1
+    """Chunks that are there at once, as when one network read holds several; ``delay`` is between bursts."""
     finish: Finish | None = STOPPED
     """How the reply ends when no limit, stop id or end token cuts it. None: the stream just ends, without a finish."""
     error: EngineError | None = None
@@ -73,6 +75,8 @@ class ScriptedEngine:
     repeat: bool = True
     decode: Callable[[Sequence[int]], str] | None = None
     health_answer: EngineHealth = WELL
+    record: bool = True
+    """Keep ``requests`` and ``aborted``. A server that runs for long must not."""
     requests: list[EngineRequest] = field(default_factory=list)
     """Every request, in the order of the calls."""
     aborted: list[str] = field(default_factory=list)
@@ -98,12 +102,13 @@ class ScriptedEngine:
 
     def generate(self, request: EngineRequest) -> AsyncIterator[EngineChunk]:
         """The reply is picked at the call, so that the order of calls alone decides who gets which."""
-        self.requests.append(request)
+        if self.record:
+            self.requests.append(request)
         return self._run(request, self._pick(request))
 
     def _pick(self, request: EngineRequest) -> ScriptedReply:
         prompt = list(request.token_ids)
-        text = self.decode(prompt) if self.decode is not None else None
+        text = self.decode(prompt) if self.decode is not None and self._by_rule else None
         for reply in self._by_rule:
             prefix = reply.prompt_prefix
             if prefix is not None and prompt[: len(prefix)] != list(prefix):
@@ -112,7 +117,7 @@ class ScriptedEngine:
                 continue
             return reply
         if not self._in_order or (self._next >= len(self._in_order) and not self.repeat):
-            return ScriptedReply(error=EngineError(500, "script_exhausted", "the script has no reply for this request"))
+            return ScriptedReply(error=EngineError(500, "engine_error", "the script has no reply for this request"))
         reply = self._in_order[self._next % len(self._in_order)]
         self._next += 1
         return reply
@@ -125,8 +130,9 @@ class ScriptedEngine:
                 self._refuse(request)
                 due = asyncio.get_running_loop().time() + reply.first_delay
                 for sent, chunk in enumerate(_chunks(request, reply, self.info)):
-                    await _wait_until(due)
-                    due += reply.delay
+                    if sent % reply.burst == 0:
+                        await _wait_until(due)
+                        due += reply.delay
                     if reply.hang_after is not None and sent >= reply.hang_after:
                         await asyncio.Event().wait()
                     if reply.error is not None and sent >= reply.error_after:
@@ -138,16 +144,19 @@ class ScriptedEngine:
                     await _wait_until(due)
                     raise reply.error
         except (GeneratorExit, asyncio.CancelledError):
-            self.aborted.append(request.request_id)
+            if self.record:
+                self.aborted.append(request.request_id)
             raise
         finally:
             self.running -= 1
 
     def _refuse(self, request: EngineRequest) -> None:
         if request.constraint is not None and request.constraint.kind not in self.info.constraints:
-            raise EngineError(400, "unsupported", f"this engine has no constraint of kind {request.constraint.kind}")
+            raise EngineError(
+                400, "unsupported_parameter", f"this engine has no constraint of kind {request.constraint.kind}"
+            )
         if request.prompt_logprobs and not self.info.prompt_logprobs:
-            raise EngineError(400, "unsupported", "this engine gives no logprobs of the prompt", param="echo")
+            raise EngineError(400, "unsupported_parameter", "this engine gives no logprobs of the prompt", param="echo")
 
 
 async def _wait_until(due: float) -> None:

@@ -56,6 +56,13 @@ class Wanted:
         return self.choice not in ("auto", "none")
 
     @property
+    def param(self) -> str:
+        """The field to blame when an engine refuses the grammar."""
+        if self.forces_tools:
+            return "tool_choice"
+        return "response_format" if self.json_schema[0] else "tools"
+
+    @property
     def json_schema(self) -> tuple[bool, object]:
         """Whether content must be JSON, and of which schema (None: any object)."""
         chosen = self.response_format
@@ -95,21 +102,25 @@ class ConstraintBuilder:
         if target is None:
             return self._without_grammar(wanted)
         value = await self._grammar(wanted, target)
-        covers = not self._info.defers_constraints and may_reason(self._format, wanted.start)
-        return None if value is None else Constraint(target, value, covers_reasoning=covers)
+        if value is None:
+            return None
+        covers = may_reason(self._format, wanted.start)
+        return Constraint(target, value, covers_reasoning=covers, param=wanted.param)
 
     def _as_is(self, kind: ConstraintKind, value: str, param: str, wanted: Wanted) -> Constraint:
         """A constraint in the engine's own kind. Nothing can be put in front of it: the reasoning must be over, or the
-        engine must wait for its end."""
+        engine must wait for its end. At a bare header nobody knows whether there will be any: an engine that waited for
+        the end of reasoning that never begins would enforce nothing."""
         if kind not in self._info.constraints:
             raise _unsupported(param)
-        if may_reason(self._format, wanted.start) and not self._info.defers_constraints:
+        waits = self._info.defers_constraints and wanted.start is ReplyStart.REASONING
+        if may_reason(self._format, wanted.start) and not waits:
             raise RequestError(
                 f"{param}: this engine would apply it to the model's reasoning; turn the reasoning off",
                 param=param,
                 code="unsupported_parameter",
             )
-        return Constraint(kind, value)
+        return Constraint(kind, value, param=param)
 
     def _without_grammar(self, wanted: Wanted) -> Constraint | None:
         """An engine that knows JSON schemas at most, and no grammar of ours."""
@@ -147,7 +158,6 @@ class ConstraintBuilder:
 
     def _write(self, wanted: Wanted, target: GrammarTarget) -> str | None:
         is_json, schema = wanted.json_schema
-        allow_reasoning = not self._info.defers_constraints
         if is_json and not wanted.forces_tools:
             return response_format_constraint(
                 self._format,
@@ -156,7 +166,6 @@ class ConstraintBuilder:
                 tools=wanted.tools,
                 parallel=wanted.parallel,
                 start=wanted.start,
-                allow_reasoning=allow_reasoning,
                 tokens=self._tokens,
             )
         return tool_call_constraint(
@@ -166,7 +175,6 @@ class ConstraintBuilder:
             target=target,
             parallel=wanted.parallel,
             start=wanted.start,
-            allow_reasoning=allow_reasoning,
             tokens=self._tokens,
         )
 
