@@ -147,7 +147,8 @@ class ObjectReader:
         if self._wrapped and ended and not self.broken:  # a bare null at the very end
             self._value.read("", 0, final=True)
             self.read("", 0)
-            return
+            if self.whole or self.broken:
+                return
         self._value.flush()
         self.rest = ("".join(self._value.out) if self._wrapped and not self.whole else "") + self._value.rest
 
