@@ -181,6 +181,30 @@ def test_a_pattern_and_a_length_together_are_refused_only_where_the_syntax_has_n
     assert in_tool({"type": "string", "pattern": "^[a-z]+$", "maxLength": 5}, target="structural_tag") is not None
 
 
+def test_a_schema_or_pattern_of_hostile_depth_is_refused_and_not_a_crash():
+    deep: Any = {"type": "string"}
+    for _ in range(400):
+        deep = {"type": "object", "properties": {"x": deep}}
+    patterns = [{"type": "string", "pattern": "(" * 400 + "a" + ")" * 400}, {"type": "string", "pattern": "a" * 5000}]
+    for schema in (deep, patterns[0]):
+        with pytest.raises(GrammarError):
+            in_tool(schema)
+    assert in_tool(patterns[1]) is not None
+    long_key = {"type": "object", "properties": {"k" * 3000: {"type": "integer"}}, "additionalProperties": True}
+    assert in_tool(long_key) is not None
+
+
+def test_bounds_beyond_what_can_be_spelled_are_drawn_in_or_refused():
+    widest = {"type": "number", "maximum": 1.7976931348623157e308, "exclusiveMinimum": 5e-324}
+    assert admits(widest, 12.5)
+    assert not admits(widest, 0)
+    safe = {"type": "integer", "minimum": -9007199254740991, "maximum": 9007199254740991}
+    assert admits(safe, 9007199254740991)
+    assert not admits(safe, 9007199254740992)
+    with pytest.raises(GrammarError):
+        in_tool({"type": "number", "minimum": 1e300})
+
+
 def random_schema(chooser: random.Random, depth: int = 0) -> Any:
     simple = ["string", "integer", "number", "boolean", "null", "enum"]
     kind = chooser.choice(simple if depth > 2 else [*simple, "array", "object", "object", "anyOf", "types", "any"])

@@ -36,6 +36,7 @@ _CLASSES = {
 }
 _DOT = without(ANY_CHAR, chars("\n\r\u2028\u2029"))
 _MOST_REPEATS = 100_000
+_DEEPEST = 30
 
 
 class PatternError(ValueError):
@@ -104,6 +105,7 @@ class _Reader:
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
         self.at = 0
+        self.depth = 0
 
     def peek(self) -> str:
         return self.pattern[self.at : self.at + 1]
@@ -155,7 +157,11 @@ class _Reader:
                     pass
             elif kind != ":":
                 raise PatternError("lookaround and inline flags are not supported")
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise PatternError("too many groups in groups")
         inner = self.choice()
+        self.depth -= 1
         if self.peek() != ")":
             raise PatternError("unbalanced parenthesis")
         self.at += 1

@@ -109,20 +109,25 @@ def optional(item: Regex) -> Regex:
     return Repeat(item, 0, 1)
 
 
-def other_than(alphabet: Chars, words: Iterable[str], *, first: Chars | None = None, most: int | None = None) -> Regex:
-    """1 to ``most`` characters of ``alphabet``, the first of them in ``first``, that are none of ``words``."""
+def other_than(
+    alphabet: Chars, words: Iterable[str], *, first: Chars | None = None, most: int | None = None, depth: int = 50
+) -> Regex:
+    """1 to ``most`` characters of ``alphabet``, the first of them in ``first``, that are none of ``words``.
+
+    Words count up to ``depth`` characters: what begins like a longer one is left out with it.
+    """
     start = first or alphabet
     branches: list[Regex] = []
-    rest = sorted({w for w in words if w})
-    heads = sorted({w[0] for w in rest})
+    heads = sorted({word[0] for word in words if word})
     free = without(start, chars("".join(heads)))
+    left = None if most is None else max(most - 1, 1)
     if free.ranges:
         branches.append(Cat((free, Repeat(alphabet, 0, None if most is None else max(most - 1, 0)))))
-    for head in heads:
+    for head in heads if depth else ():
         if without(chars(head), start).ranges:
             continue
-        tails = [w[1:] for w in rest if w[0] == head]
-        longer = other_than(alphabet, tails, most=None if most is None else max(most - 1, 1))
+        tails = [word[1:] for word in words if word[:1] == head]
+        longer = other_than(alphabet, tails, most=left, depth=depth - 1)
         branches.append(Cat((chars(head), longer if "" in tails else optional(longer))))
     return alt(*branches)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from typing import Any
 
 from paraserve.formats.grammar.merge import MERGEABLE, merge
@@ -48,6 +48,8 @@ _BY_TYPE: Mapping[str, tuple[str, ...]] = {
 _NEVER_EXPRESSED = ("not", "if", "then", "else", "$dynamicRef", "$recursiveRef")
 _NOT_FOR_OBJECTS = ("dependentRequired", "dependentSchemas", "dependencies")
 _MOST_LISTED = 1000
+_DEEPEST = 50
+_FARTHEST, _FINEST = Decimal(10) ** 30, Decimal(10) ** -20
 
 
 def read_schema(schema: Any, *, path: str, lenient: bool = False) -> Schema:
@@ -70,6 +72,7 @@ class _Reader:
         self.definitions: dict[str, Node] = {}
         self.recursive: set[str] = set()
         self.open: list[str] = []
+        self.depth = 0
 
     def refuse(self, keyword: str, path: str, why: str = "is not supported in a constrained reply") -> None:
         if not self.lenient:
@@ -81,6 +84,14 @@ class _Reader:
     # Each of these answers None for "no value at all".
 
     def node(self, schema: Any, path: str) -> Node | None:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise GrammarError(f"the schema is more than {_DEEPEST} levels deep", keyword="", path=self.path)
+        node = self.read(schema, path)
+        self.depth -= 1
+        return node
+
+    def read(self, schema: Any, path: str) -> Node | None:
         if schema is True:
             return AnyValue()
         if schema is False:
@@ -283,21 +294,33 @@ class _Reader:
     def bound(
         self, schema: Mapping[str, Any], closed: str, exclusive: str, path: str, tighter: Any
     ) -> tuple[Decimal | None, bool]:
-        limit = self.decimal(closed, schema[closed], path) if closed in schema else None
+        limit, is_open = None, False
+        if closed in schema:
+            limit, is_open = self.decimal(closed, schema[closed], path), schema.get(exclusive) is True
         value = schema.get(exclusive)
-        if isinstance(value, bool):
-            return limit, value
-        if value is None:
-            return limit, False
-        other = self.decimal(exclusive, value, path)
-        if limit is None or other == tighter(other, limit):
-            return other, True
-        return limit, False
+        if value is not None and not isinstance(value, bool):
+            other = self.decimal(exclusive, value, path)
+            if limit is None or other == tighter(other, limit):
+                limit, is_open = other, True
+        if limit is None:
+            return None, False
+        held = self.held(limit, upper=tighter is min, keyword=closed if closed in schema else exclusive, path=path)
+        return held, is_open and held == limit
+
+    def held(self, limit: Decimal, *, upper: bool, keyword: str, path: str) -> Decimal:
+        """A bound of a size that a grammar can spell: a farther or finer one is drawn in."""
+        if abs(limit) > _FARTHEST and (limit > 0) != upper:
+            self.refuse(keyword, path, "is out of the range that can be enforced")
+        with localcontext(prec=60):
+            near = max(min(limit, _FARTHEST), -_FARTHEST)
+            return near.quantize(_FINEST, ROUND_FLOOR if upper else ROUND_CEILING)
 
     def decimal(self, keyword: str, value: Any, path: str) -> Decimal:
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
             raise self.broken(keyword, path, "must be a number")
-        return Decimal(str(value))
+        if not (number := Decimal(str(value))).is_finite():
+            raise self.broken(keyword, path, "must be finite")
+        return number
 
     def count(self, keyword: str, schema: Mapping[str, Any], path: str) -> int | None:
         value = schema.get(keyword)
