@@ -30,6 +30,8 @@ class TextParser(Protocol):
     def completed_calls(self) -> int: ...
     @property
     def open_call(self) -> bool: ...
+    @property
+    def broken_calls(self) -> int: ...
     def feed(self, text: str) -> list[FormatEvent]: ...
     def finish(self, reason: TextEnd) -> list[FormatEvent]: ...
 
@@ -41,6 +43,7 @@ class RawText:
         self._watcher = watcher
         self.completed_calls = 0
         self.open_call = False
+        self.broken_calls = 0
 
     @property
     def in_reasoning(self) -> bool:
@@ -84,6 +87,8 @@ class Choice:
         self.reasoning_tokens = 0
         self.prompt_tokens: int | None = None
         self.cached_tokens: int | None = None
+        self.answered = False
+        """Whether there was content other than whitespace."""
         self._detokenizer = detokenizer
         self._parser = parser
         self._end_ids = end_ids
@@ -91,6 +96,21 @@ class Choice:
         self._stop = StopMatcher(stop) if stop else None
         self._stop_in_reasoning = stop_in_reasoning
         self._logprobs = logprobs
+
+    @property
+    def completed_calls(self) -> int:
+        return self._parser.completed_calls
+
+    @property
+    def broken_calls(self) -> int:
+        """What looked like a call and did not become one."""
+        return self._parser.broken_calls
+
+    @property
+    def only_reasoned(self) -> bool:
+        """Whether the reply has ended with reasoning but neither content nor a call: an agent gets an empty turn."""
+        called = self._parser.completed_calls or self._parser.open_call
+        return self.end is not None and self.reasoning_tokens > 0 and not self.answered and not called
 
     def advance(self, chunk: EngineChunk) -> ReplyDelta:
         """Take one chunk. `end` is set when it was the last one that matters.
@@ -123,6 +143,10 @@ class Choice:
                     tokens.append(_generated(logprobs[len(token_ids) - 1], ""))
             matched = token_ids[-1] if end_token else finish.matched
             self._close("length" if finish.reason == "length" else "stop", matched, events)
+        if not self.answered:
+            for event in events:
+                if isinstance(event, ContentDelta) and not event.text.isspace():
+                    self.answered = True
         return ReplyDelta(self.index, events, tokens, self.completion_tokens, self.reasoning_tokens)
 
     def _ends_with_end_token(self, token_ids: Sequence[int], finish: Finish) -> bool:

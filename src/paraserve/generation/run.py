@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paraserve.engines.base import Engine, EngineError, EngineRequest, TokenLogprob
 from paraserve.generation.choice import Choice
+from paraserve.generation.course import Course
 from paraserve.generation.events import GeneratedToken, PromptScored, ReplyEvent, Usage
 
 _AHEAD = 8
@@ -20,10 +21,11 @@ _AHEAD = 8
 
 @dataclass(frozen=True, slots=True)
 class EngineRun:
-    """One choice and the engine request that feeds it."""
+    """One choice, the engine request that feeds it, and how that goes."""
 
     request: EngineRequest
     choice: Choice
+    course: Course = field(default_factory=Course)
 
 
 async def reply_events(
@@ -40,24 +42,31 @@ async def reply_events(
     async with aclosing(_one(engine, runs[0]) if len(runs) == 1 else _merge(engine, runs)) as events:
         async for event in events:
             yield event
-    yield _usage(runs, prompts)
+    yield usage_of(runs, prompts)
 
 
 async def _one(engine: Engine, run: EngineRun) -> AsyncGenerator[ReplyEvent, None]:
-    choice = run.choice
+    choice, course = run.choice, run.course
+    course.ask()
     chunks = engine.generate(run.request)
     try:
         async for chunk in chunks:
+            course.take(len(chunk.token_ids))
             if chunk.prompt_logprobs is not None:
                 yield PromptScored(choice.index, _scored(run.request.token_ids, chunk.prompt_logprobs))
             yield choice.advance(chunk)
             if choice.end is not None:
                 break
+        else:
+            raise EngineError(502, "engine_error", "The engine ended the reply without saying why.", retryable=True)
+    except EngineError as error:
+        course.failure = error
+        raise
     finally:
+        course.end()
         if isinstance(chunks, AsyncGenerator):
             await chunks.aclose()
-    if choice.end is None:
-        raise EngineError(502, "engine_error", "The engine ended the reply without saying why.", retryable=True)
+    assert choice.end is not None
     yield choice.end
 
 
@@ -99,7 +108,8 @@ def _scored(token_ids: Sequence[int], logprobs: Sequence[TokenLogprob | None]) -
     ]
 
 
-def _usage(runs: Sequence[EngineRun], prompts: int) -> Usage:
+def usage_of(runs: Sequence[EngineRun], prompts: int) -> Usage:
+    """Token counts of a request's runs, so far or in the end. ``prompts`` as in `reply_events`."""
     choices = [run.choice for run in runs]
     per_prompt = len(runs) // prompts
     shared = [runs[first : first + per_prompt] for first in range(0, len(runs), per_prompt)]
