@@ -49,18 +49,24 @@ SAMPLES = {
     "object": ('{"a": {"b": [1]}}', '{"a": {"b": [1]}}', {"a": {"b": [1]}}),
     "size": ("2MiB", "2097152", 2097152),
 }
+# Samples of options that take less than their kind does.
+SAMPLES_BY_NAME = {
+    "trusted_proxies": ("10.0.0.0/8, ::1", '["10.0.0.0/8", "::1"]', ("10.0.0.0/8", "::1")),
+    "root_path": ("/llm/a", '"/llm/a"', "/llm/a"),
+}
 # What another option has to be for this one to be accepted.
 NEEDS = {
     "engine": ["--engine-url=http://x", "--engine-script=x"],
+    "ssl_keyfile": ["--ssl-certfile=c.pem"],
     "openai_kimi_sampling": ["--openai-kimi-compat"],
     "openai_streaming_error_preflight_seconds": ["--openai-streaming-error-preflight"],
 }
 
 
 def sample(option: Option) -> tuple[str, str, object]:
-    return (
-        (option.choices[-1], f'"{option.choices[-1]}"', option.choices[-1]) if option.choices else SAMPLES[option.kind]
-    )
+    if option.choices:
+        return option.choices[-1], f'"{option.choices[-1]}"', option.choices[-1]
+    return SAMPLES_BY_NAME.get(option.name) or SAMPLES[option.kind]
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.key)
@@ -145,7 +151,7 @@ def test_an_empty_file_and_empty_values_count_as_unset(tmp_path: Path) -> None:
         ),
         (["--no-enable-cache-report=1"], "--no-enable-cache-report takes no value"),
         (["model.gguf"], "unexpected argument 'model.gguf': every option is a --flag"),
-        (["--engine", "sglang"], "--engine: sglang runs elsewhere: say where with --engine-url URL"),
+        (["--engine", "sglang"], "--engine: sglang needs --model-path with the checkpoint's tokenizer files"),
         (["--engine=scripted"], "--engine: the scripted engine needs --engine-script PATH"),
         (["--engine-url", "localhost:1"], "--engine-url: 'localhost:1' is not valid: expected http://host:port or"),
         (["--openai-kimi-sampling", "fill"], "--openai-kimi-sampling: has no effect without --openai-kimi-compat"),
@@ -240,3 +246,33 @@ def test_a_preset_stands_at_the_rank_of_its_source(tmp_path: Path) -> None:
     assert settings(["--openai-compat=para"], config=config).openai_kimi_compat is True
     preset = written(tmp_path, "d.yaml", "openai-compat: para\n")
     assert settings(environment={"PARASERVE_OPENAI_KIMI_COMPAT": "off"}, config=preset).openai_kimi_compat is False
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--api-key", ""],
+        ["--api-key", " , "],
+        ["--api-key", "two words"],
+        ["--api-key", "k\u00e9y"],
+        ["--ssl-keyfile", "key.pem"],
+        ["--root-path", "llm"],
+        ["--root-path", "/llm/"],
+        ["--root-path", "/"],
+        ["--allowed-origins", "app.example"],
+        ["--allowed-origins", "https://app.example/"],
+        ["--trusted-proxies", "proxy.example"],
+        ["--trusted-proxies", "10.0.0.1/8"],
+    ],
+    ids=" ".join,
+)
+def test_a_door_that_would_stand_open_or_shut_by_mistake_is_refused(arguments: list[str]) -> None:
+    message = refusal(*arguments)
+    assert arguments[0] in message
+    assert arguments[0] != "--api-key" or not arguments[1].strip(" ,") or arguments[1] not in message
+
+
+def test_keys_add_up_on_the_command_line_and_are_not_shown() -> None:
+    given = settings(["--api-key", "a1", "--api-key", "b2,c3"])
+    assert given.api_key == ("a1", "b2", "c3")
+    assert "a1" not in repr(given)

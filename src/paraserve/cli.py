@@ -31,13 +31,16 @@ commands:
 """
 
 _SERVE_HELP = """\
-usage: paraserve serve [--config FILE] [--flag value ...]
+usage: paraserve serve [--config FILE] [--flag value ...] [-- ENGINE FLAGS]
 
 Serve a model over the OpenAI API. Without flags: a small model on this CPU.
 
 Every flag can also be an environment variable (--port: PARASERVE_PORT) or a key
 of a YAML or TOML file (port: 30000) that --config FILE or PARASERVE_CONFIG
 names. The command line wins over the environment, which wins over the file.
+
+With --engine sglang or vllm and no --engine-url, the engine is started with the
+flags after --, and stopped again.
 """
 
 _OPTIONS_HEAD = """\
@@ -106,8 +109,11 @@ def _serve(arguments: list[str]) -> int:
         _print(f"{_SERVE_HELP}\n{terminal_reference(options_of(ServerSettings), width)}")
         return 0
     try:
-        config, rest = _split_config(arguments)
+        ours, engine_flags = _split_engine_flags(arguments)
+        config, rest = _split_config(ours)
         loaded = load_settings(rest, os.environ, config=config or os.environ.get("PARASERVE_CONFIG"))
+        if engine_flags and not loaded.settings.starts_engine:
+            raise ConfigurationError("--: flags for an engine go with --engine sglang or vllm and without --engine-url")
     except ConfigurationError as error:
         _print(f"paraserve serve: {error}", sys.stderr)
         return USAGE_ERROR
@@ -116,7 +122,15 @@ def _serve(arguments: list[str]) -> int:
 
     from paraserve.server import serve
 
-    return serve(loaded.settings)
+    return serve(loaded.settings, engine_flags)
+
+
+def _split_engine_flags(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """What stands before ``--``, and the engine's own flags after it."""
+    if "--" not in arguments:
+        return arguments, []
+    at = arguments.index("--")
+    return arguments[:at], arguments[at + 1 :]
 
 
 def _split_config(arguments: Sequence[str]) -> tuple[str | None, list[str]]:

@@ -12,17 +12,20 @@ import math
 import signal
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 
 from paraserve.api.app import create_app
+from paraserve.api.edge import key_ring
+from paraserve.api.keys import KeyFileError
 from paraserve.deployment import Deployment
 from paraserve.engines.base import EngineStartError
 from paraserve.prompt.errors import CheckpointError
 from paraserve.settings import ServerSettings
 from paraserve.startup import Progress, StartError, deploy
+from paraserve.tls import Certificate, CertificateError
 
 START_FAILED = 1
 IDLE_CONNECTION_SECONDS = 75
@@ -32,8 +35,12 @@ that it is they who close."""
 log = logging.getLogger(__name__)
 
 
-def serve(settings: ServerSettings) -> int:
-    """Run until stopped. Returns the exit code of the process."""
+def serve(settings: ServerSettings, engine_flags: Sequence[str] = ()) -> int:
+    """Run until stopped. Returns the exit code of the process.
+
+    Args:
+        engine_flags: for an engine that is started by us.
+    """
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
@@ -42,8 +49,8 @@ def serve(settings: ServerSettings) -> int:
     progress = Progress(sys.stderr)
     try:
         with asyncio.Runner(loop_factory=_new_loop) as runner:
-            return runner.run(_serve(settings, progress))
-    except (EngineStartError, CheckpointError, StartError) as error:
+            return runner.run(_serve(settings, engine_flags, progress))
+    except (EngineStartError, CheckpointError, StartError, KeyFileError, CertificateError) as error:
         progress.fail(str(error))
         return START_FAILED
 
@@ -54,18 +61,32 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-async def _serve(settings: ServerSettings, progress: Progress) -> int:
+async def _serve(settings: ServerSettings, engine_flags: Sequence[str], progress: Progress) -> int:
+    key_ring(settings)
+    certificate = Certificate(settings.ssl_certfile, settings.ssl_keyfile) if settings.ssl_certfile else None
     listening = _listen(settings.host, settings.port)
     try:
-        deployment = await deploy(settings, progress)
+        deployment = await deploy(settings, progress, engine_flags)
         try:
             progress.step("\n".join(ready_lines(deployment, listening)))
-            await _http_server(deployment).serve([listening])
+            async with _followed(certificate):
+                await _http_server(deployment, certificate).serve([listening])
         finally:
             await deployment.close()
     finally:
         listening.close()
     return 0
+
+
+@asynccontextmanager
+async def _followed(certificate: Certificate | None) -> AsyncIterator[None]:
+    """The certificate's files are watched inside."""
+    watch = asyncio.ensure_future(certificate.follow()) if certificate else None
+    try:
+        yield
+    finally:
+        if watch is not None:
+            watch.cancel()
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -96,7 +117,7 @@ class _HTTPServer(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def _http_server(deployment: Deployment) -> uvicorn.Server:
+def _http_server(deployment: Deployment, certificate: Certificate | None) -> uvicorn.Server:
     config = uvicorn.Config(
         create_app(deployment),
         http="httptools",
@@ -105,6 +126,8 @@ def _http_server(deployment: Deployment) -> uvicorn.Server:
         access_log=False,
         log_config=None,
         server_header=False,
+        forwarded_allow_ips=list(deployment.settings.trusted_proxies),
+        ssl_context_factory=(lambda *_: certificate.context) if certificate else None,
         timeout_keep_alive=IDLE_CONNECTION_SECONDS,
         timeout_graceful_shutdown=math.ceil(deployment.settings.drain_timeout),
     )
@@ -114,10 +137,11 @@ def _http_server(deployment: Deployment) -> uvicorn.Server:
 def ready_lines(deployment: Deployment, listening: socket.socket) -> list[str]:
     """What an operator wants to know when the server is ready."""
     host, port = listening.getsockname()[:2]
+    scheme = "https" if deployment.settings.ssl_certfile else "http"
     shown = f"[{host}]" if ":" in host else host
     in_force = [policy.name for policy in deployment.policies.states() if policy.endpoints]
     return [
-        f"ready on http://{shown}:{port}",
+        f"ready on {scheme}://{shown}:{port}",
         f"         model     {', '.join(deployment.names)}",
         f"         context   {deployment.context_length} tokens",
         f"         engine    {deployment.settings.engine} {deployment.engine.info.version}".rstrip(),

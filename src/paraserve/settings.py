@@ -22,9 +22,11 @@ from paraserve.options import (
     read_file,
     setting,
 )
+from paraserve.settings_access import check_access
 
 MODEL = "Model"
 SERVER = "HTTP server"
+ACCESS = "Access and TLS"
 ENGINE = "Engine"
 FORMATS = "Reasoning and tool calls"
 REQUESTS = "Requests and replies"
@@ -84,14 +86,6 @@ class ServerSettings:
 
     host: str = setting("127.0.0.1", group=SERVER, help="Address to listen on; 0.0.0.0 for every interface.")
     port: int = setting(30000, group=SERVER, minimum=0, maximum=65535, help="Port to listen on; 0 takes a free one.")
-    api_key: str | None = setting(
-        None,
-        group=SERVER,
-        secret=True,
-        metavar="KEY",
-        default_note="no authentication",
-        help="Ask clients for this key as a bearer token. PARASERVE_API_KEY keeps it out of the process list.",
-    )
     max_body_size: int = setting(
         64 * 2**20, group=SERVER, size=True, minimum=1024, help="Largest request body; a larger one is answered 413."
     )
@@ -112,6 +106,74 @@ class ServerSettings:
     log_level: Literal["debug", "info", "warning", "error", "critical"] = setting(
         "info", group=SERVER, help="Least severe messages to log."
     )
+    log_format: Literal["auto", "text", "json"] = setting(
+        "auto",
+        group=SERVER,
+        help="How log lines look; auto is text on a terminal and one JSON object a line elsewhere.",
+    )
+    log_requests: Literal["off", "metadata", "parameters", "bodies"] = setting(
+        "metadata",
+        group=SERVER,
+        help="What the log says of each request: nothing, counts and timings, its parameters as well, or bodies of "
+        "request and reply. Keys and media are left out of all.",
+    )
+    log_requests_size: int = setting(
+        8 * 2**10, group=SERVER, size=True, minimum=0, help="Most of a body that --log-requests bodies shows."
+    )
+
+    api_key: tuple[str, ...] = setting(
+        (),
+        group=ACCESS,
+        secret=True,
+        metavar="KEY",
+        default_note="no authentication",
+        help="Ask clients for a bearer token, one of these; repeat it, or separate with commas. PARASERVE_API_KEY "
+        "keeps keys out of the process list.",
+    )
+    api_key_file: str | None = setting(
+        None,
+        group=ACCESS,
+        metavar="PATH",
+        help="Further keys, one a line; # starts a comment. Read again when the file changes: keys can be added and "
+        "withdrawn without a restart.",
+    )
+    open_health: bool = setting(True, group=ACCESS, help="Answer /health and /health_generate without a key.")
+    open_metrics: bool = setting(True, group=ACCESS, help="Answer /metrics without a key.")
+    allowed_origins: tuple[str, ...] = setting(
+        (),
+        group=ACCESS,
+        metavar="ORIGIN",
+        default_note="none: only pages that this server sent",
+        help="Origins of web pages that may call the API (CORS), as https://app.example; repeat it, or separate with "
+        "commas; * is any.",
+    )
+    ssl_certfile: str | None = setting(
+        None,
+        group=ACCESS,
+        metavar="PATH",
+        help="Serve HTTPS with this certificate chain (PEM). Read again when the file changes.",
+    )
+    ssl_keyfile: str | None = setting(
+        None,
+        group=ACCESS,
+        metavar="PATH",
+        default_note="in the certificate's file",
+        help="The certificate's private key (PEM, without a password).",
+    )
+    trusted_proxies: tuple[str, ...] = setting(
+        ("127.0.0.1", "::1"),
+        group=ACCESS,
+        metavar="ADDRESS",
+        help="Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses or networks (10.0.0.0/8); "
+        "* is any.",
+    )
+    root_path: str = setting(
+        "",
+        group=ACCESS,
+        metavar="PATH",
+        default_note="none",
+        help="The path under which a proxy shows this server, as /llm. Requests are answered with it and without it.",
+    )
 
     engine: Literal["llama.cpp", "sglang", "vllm", "scripted"] = setting(
         "llama.cpp",
@@ -124,6 +186,30 @@ class ServerSettings:
         group=ENGINE,
         metavar="URL",
         help="Where a running engine listens; repeat it, or separate with commas, for several.",
+    )
+    engine_api_key: str | None = setting(
+        None,
+        group=ENGINE,
+        secret=True,
+        metavar="KEY",
+        default_note="none",
+        help="Key that the engine at the URL asks for.",
+    )
+    engine_timeout: float = setting(
+        600.0,
+        group=ENGINE,
+        minimum=1,
+        metavar="SECONDS",
+        help="How long an engine may be silent within a reply before the request fails with 504.",
+    )
+    engine_max_logprobs: int = setting(
+        20, group=ENGINE, minimum=0, help="The most alternatives a token that a vLLM engine gives (its --max-logprobs)."
+    )
+    engine_reasoning_parser: bool = setting(
+        False,
+        group=ENGINE,
+        help="A vLLM engine at a URL runs with a --reasoning-parser, so that it holds constraints back until the "
+        "reasoning has ended. SGLang tells it by itself.",
     )
     engine_script: str | None = setting(
         None, group=ENGINE, metavar="PATH", help="The replies that the scripted engine replays."
@@ -269,6 +355,11 @@ class ServerSettings:
         False, group=POLICIES, help="Do not look for stop strings inside reasoning."
     )
 
+    @property
+    def starts_engine(self) -> bool:
+        """Whether SGLang or vLLM is started by us, instead of running elsewhere."""
+        return self.engine in ("sglang", "vllm") and not self.engine_url
+
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "none": {},
@@ -325,14 +416,17 @@ def _expand_preset(given: Given) -> None:
 def _check(settings: ServerSettings, origins: Mapping[str, str]) -> None:
     """Refuse what does not go together."""
     engine = origins.get("engine", "--engine")
-    if settings.engine in ("sglang", "vllm") and not settings.engine_url:
-        raise ConfigurationError(f"{engine}: {settings.engine} runs elsewhere: say where with --engine-url URL")
+    if settings.engine in ("sglang", "vllm") and not settings.model_path:
+        raise ConfigurationError(
+            f"{engine}: {settings.engine} needs --model-path with the checkpoint's tokenizer files"
+        )
     if settings.engine == "scripted" and settings.engine_script is None:
         raise ConfigurationError(f"{engine}: the scripted engine needs --engine-script PATH")
     for url in settings.engine_url:
         if not url.startswith(("http://", "https://")):
             source = origins["engine_url"]
             raise ConfigurationError(f"{source}: {url!r} is not valid: expected http://host:port or https://host:port")
+    check_access(settings, origins)
     dependents = {
         "openai_kimi_sampling": "openai_kimi_compat",
         "openai_streaming_error_preflight_seconds": "openai_streaming_error_preflight",

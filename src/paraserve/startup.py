@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -16,6 +16,8 @@ from paraserve.deployment import Deployment
 from paraserve.engines.balancer import BalancedEngine
 from paraserve.engines.base import Engine
 from paraserve.engines.embedded import EmbeddedOptions, default_model_path
+from paraserve.engines.http import HTTPTimeouts
+from paraserve.engines.launch import launch
 from paraserve.engines.llama_cpp import LlamaCppEngine
 from paraserve.engines.remote import ModelFacts
 from paraserve.engines.script_file import scripted_engine
@@ -55,7 +57,7 @@ class Progress:
         self._stream.flush()
 
 
-async def deploy(settings: ServerSettings, progress: Progress) -> Deployment:
+async def deploy(settings: ServerSettings, progress: Progress, engine_flags: Sequence[str] = ()) -> Deployment:
     """Read the checkpoint, start the engine, and join them. The caller stops the engine."""
     model_path = _model_path(settings)
     progress.step(f"reading {model_path.name}")
@@ -65,7 +67,7 @@ async def deploy(settings: ServerSettings, progress: Progress) -> Deployment:
         chat_template=settings.chat_template,
     )
     format = choose_format(settings, checkpoint)
-    engine = build_engine(settings, model_path, checkpoint, progress.step)
+    engine = build_engine(settings, model_path, checkpoint, progress.step, engine_flags)
     progress.step(f"starting the engine ({settings.engine})")
     await engine.start()
     try:
@@ -105,7 +107,11 @@ def _model_path(settings: ServerSettings) -> Path:
 
 
 def build_engine(
-    settings: ServerSettings, model_path: Path, checkpoint: Checkpoint, on_phase: Callable[[str], None]
+    settings: ServerSettings,
+    model_path: Path,
+    checkpoint: Checkpoint,
+    on_phase: Callable[[str], None],
+    engine_flags: Sequence[str] = (),
 ) -> Engine:
     """The adapter that the settings name, not started."""
     tokenizer = checkpoint.tokenizer
@@ -126,9 +132,24 @@ def build_engine(
         context_length=settings.context_length or checkpoint.context_length,
         eos_token_ids=checkpoint.eos_token_ids,
     )
-    adapter: type[SGLangEngine] | type[VLLMEngine] = SGLangEngine if settings.engine == "sglang" else VLLMEngine
-    engines = [adapter(url, facts) for url in settings.engine_url]
+    timeouts = HTTPTimeouts(idle=settings.engine_timeout)
+    if settings.starts_engine:
+        return launch(settings.engine, str(model_path), facts, engine_flags, timeouts=timeouts)
+    engines = [_remote_engine(settings, url, facts, timeouts) for url in settings.engine_url]
     return engines[0] if len(engines) == 1 else BalancedEngine(engines)
+
+
+def _remote_engine(settings: ServerSettings, url: str, facts: ModelFacts, timeouts: HTTPTimeouts) -> Engine:
+    if settings.engine == "sglang":
+        return SGLangEngine(url, facts, timeouts=timeouts, api_key=settings.engine_api_key)
+    return VLLMEngine(
+        url,
+        facts,
+        timeouts=timeouts,
+        api_key=settings.engine_api_key,
+        defers_constraints=settings.engine_reasoning_parser,
+        max_logprobs=settings.engine_max_logprobs,
+    )
 
 
 def _llama_cpp(
@@ -138,7 +159,14 @@ def _llama_cpp(
         raise StartError("--engine llama.cpp takes one --engine-url")
     token_bytes = checkpoint.tokenizer.token_bytes
     if settings.engine_url:
-        return LlamaCppEngine(token_bytes, url=settings.engine_url[0], model=model_path.name, on_phase=on_phase)
+        return LlamaCppEngine(
+            token_bytes,
+            url=settings.engine_url[0],
+            model=model_path.name,
+            api_key=settings.engine_api_key,
+            timeouts=HTTPTimeouts(idle=settings.engine_timeout),
+            on_phase=on_phase,
+        )
     options = EmbeddedOptions(
         model_path=str(model_path),
         context_length=settings.context_length or 0,

@@ -82,10 +82,11 @@ def test_a_stream_that_outlasts_the_drain_is_told_so(start) -> None:
     ("flags", "code", "words"),
     [
         (("--model-path", "no/such/file.gguf"), 1, ["no/such/file.gguf"]),
-        (("--engine", "sglang"), 2, ["--engine-url"]),
+        (("--engine", "sglang"), 2, ["--model-path"]),
         (("--prot", "1"), 2, ["--port"]),
         (("--tool-call-parser", "nonsense"), 1, ["nonsense", "hermes"]),
-        (("--engine", "vllm", "--engine-url", "http://127.0.0.1:1"), 1, ["--model-path"]),
+        (("--engine", "vllm", "--engine-url", "http://127.0.0.1:1"), 2, ["--model-path"]),
+        (("--", "--tp", "2"), 2, ["--engine sglang or vllm"]),
     ],
 )
 def test_a_failed_start_is_one_line_that_says_what_to_do(start, flags: tuple[str, ...], code: int, words) -> None:

@@ -75,6 +75,8 @@ class Option:
             return format_size(self.default)
         if self.default is None or self.default in ((), {}):
             return "none"
+        if isinstance(self.default, tuple):
+            return ", ".join(self.default)
         return f"{self.default:g}" if self.kind == "number" else str(self.default)
 
     @property
