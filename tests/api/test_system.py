@@ -56,7 +56,7 @@ async def test_request_ids_come_back_and_unsafe_ones_are_replaced() -> None:
 
 @pytest.mark.parametrize("header", [None, "Bearer wrong", "Bearer ", "Basic sesame", "sesame", "Bearer sesame2"])
 async def test_without_the_key_everything_but_health_is_a_401(header: str | None) -> None:
-    async with client(deployment(engine(), api_key="sesame")) as http:
+    async with client(deployment(engine(), api_key=("sesame",))) as http:
         if header is not None:
             http.headers["authorization"] = header
         response = await post(http)
@@ -70,6 +70,6 @@ async def test_without_the_key_everything_but_health_is_a_401(header: str | None
 
 @pytest.mark.parametrize("header", ["Bearer sesame", "bearer sesame"])
 async def test_the_key_opens_the_door(header: str) -> None:
-    async with client(deployment(engine(), api_key="sesame")) as http:
+    async with client(deployment(engine(), api_key=("sesame",))) as http:
         response = await http.get("/v1/models", headers={"authorization": header})
     assert response.status_code == 200

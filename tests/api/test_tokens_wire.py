@@ -83,7 +83,7 @@ async def test_wrong_input_is_named(path: str, body: dict[str, Any], param: str)
 
 
 async def test_server_info_says_what_was_found_out_and_no_secret() -> None:
-    served = deployment(engine(), api_key="sesame", model_path="secret/place/toy")
+    served = deployment(engine(), api_key=("sesame",), model_path="secret/place/toy")
     async with client(served) as http:
         http.headers["authorization"] = "Bearer sesame"
         response = await http.get("/server_info")

@@ -1,0 +1,49 @@
+"""Who may come in, from where, and under which path: the settings of access as middleware, outermost first."""
+
+from __future__ import annotations
+
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+
+from paraserve.api.keys import HEALTH_PATHS, METRICS_PATHS, STATIC_PATHS, ApiKeys, KeyRing
+from paraserve.api.root_path import RootPath
+from paraserve.settings import ServerSettings
+
+SHOWN_TO_PAGES = ("x-request-id", "x-paraserve-policies", "retry-after")
+PREFLIGHT_SECONDS = 3600
+
+
+def edge(settings: ServerSettings) -> list[Middleware]:
+    """Raises `KeyFileError` when the file of keys cannot be used."""
+    layers = []
+    if settings.root_path:
+        layers.append(Middleware(RootPath, root_path=settings.root_path))
+    if settings.allowed_origins:
+        layers.append(
+            Middleware(
+                CORSMiddleware,
+                allow_origins=settings.allowed_origins,
+                allow_methods=("GET", "POST"),
+                allow_headers=("*",),
+                expose_headers=SHOWN_TO_PAGES,
+                max_age=PREFLIGHT_SECONDS,
+            )
+        )
+    keys = key_ring(settings)
+    if keys is not None:
+        layers.append(Middleware(ApiKeys, keys=keys, open_paths=_open_paths(settings)))
+    return layers
+
+
+def key_ring(settings: ServerSettings) -> KeyRing | None:
+    """None where nobody is asked for a key. Raises `KeyFileError`."""
+    if not settings.api_key and settings.api_key_file is None:
+        return None
+    return KeyRing(settings.api_key, settings.api_key_file)
+
+
+def _open_paths(settings: ServerSettings) -> frozenset[str]:
+    """Probes and scrapers carry no key, unless the operator wants them to."""
+    health = HEALTH_PATHS if settings.open_health else frozenset()
+    metrics = METRICS_PATHS if settings.open_metrics else frozenset()
+    return STATIC_PATHS | health | metrics

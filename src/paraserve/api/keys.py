@@ -1,0 +1,132 @@
+"""The keys that open the door, and the door.
+
+It must never know what lies behind it. Invariants: a key is compared in constant time and never shown, logged or put
+into an error; what cannot be compared is refused; a preflight of a browser carries no key and is answered before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from paraserve.api.errors import error_response
+from paraserve.protocol.errors import RequestError
+
+HEALTH_PATHS = frozenset({"/health", "/health_generate"})
+METRICS_PATHS = frozenset({"/metrics"})
+STATIC_PATHS = frozenset({"/", "/docs", "/openapi.json"})
+"""Pages of this package: the same on every server, and they hold nothing of this one."""
+
+LOOK_SECONDS = 1.0
+"""How often a file of keys is looked at, at most: a withdrawn key opens the door no longer than this."""
+
+log = logging.getLogger(__name__)
+
+
+class KeyFileError(Exception):
+    """A file of keys cannot be used. One line for the operator."""
+
+
+class KeyRing:
+    """The keys in force.
+
+    Args:
+        keys: from the command line, the environment or the configuration file.
+        file: of further keys, one a line; read again when it changes. While it cannot be read, the keys that it had
+            last stay in force; a file without keys admits nobody.
+
+    Raises:
+        KeyFileError: the file cannot be read, or there is no key at all.
+    """
+
+    def __init__(
+        self, keys: Iterable[str], file: str | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._given = [_digest(key.encode()) for key in keys]
+        self._file = Path(file) if file else None
+        self._clock = clock
+        self._from_file: list[bytes] = []
+        self._seen: tuple[int, int, int] | None = None
+        self._looked = clock()
+        if self._file is not None:
+            self._read(self._file)
+            if not self._from_file:
+                raise KeyFileError(f"--api-key-file {self._file}: holds no key")
+
+    def admits(self, key: bytes) -> bool:
+        """Whether ``key`` is one of them, in a time that depends on their number only."""
+        if self._file is not None and self._clock() - self._looked >= LOOK_SECONDS:
+            self._look_again(self._file)
+        sent = _digest(key)
+        matches = [hmac.compare_digest(sent, known) for known in (*self._given, *self._from_file)]
+        return any(matches)
+
+    def _look_again(self, file: Path) -> None:
+        self._looked = self._clock()
+        try:
+            if _version(file) == self._seen:
+                return
+            self._read(file)
+        except (OSError, KeyFileError) as error:
+            log.warning("the file of API keys cannot be read, its last keys stay in force: %s", error)
+        else:
+            log.info("read the file of API keys again: %d keys", len(self._from_file))
+
+    def _read(self, file: Path) -> None:
+        try:
+            version, text = _version(file), file.read_text(encoding="ascii")
+        except OSError as error:
+            raise KeyFileError(f"--api-key-file {file}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise KeyFileError(f"--api-key-file {file}: a key is visible ASCII characters without spaces") from error
+        lines = [line.strip() for line in text.splitlines()]
+        self._from_file = [_digest(line.encode()) for line in lines if line and not line.startswith("#")]
+        self._seen = version
+
+
+def _digest(key: bytes) -> bytes:
+    """Of one length for all, so that a comparison does not tell the length of a key."""
+    return hashlib.sha256(key).digest()
+
+
+def _version(file: Path) -> tuple[int, int, int]:
+    status = file.stat()
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+class ApiKeys:
+    """Asks for a bearer token on every path but the open ones."""
+
+    def __init__(self, app: ASGIApp, keys: KeyRing, open_paths: frozenset[str]) -> None:
+        self._app = app
+        self._keys = keys
+        self._open_paths = open_paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or _route_path(scope) in self._open_paths or self._admits(scope):
+            await self._app(scope, receive, send)
+            return
+        error = RequestError(
+            "A valid API key is needed: send it as `Authorization: Bearer KEY`.",
+            status=401,
+            code="invalid_api_key",
+            headers={"www-authenticate": "Bearer"},
+        )
+        await error_response(error)(scope, receive, send)
+
+    def _admits(self, scope: Scope) -> bool:
+        scheme, _, sent = Headers(scope=scope).get("authorization", "").partition(" ")
+        admitted = self._keys.admits(sent.strip().encode("latin-1", "replace"))
+        return admitted and scheme.lower() == "bearer"
+
+
+def _route_path(scope: Scope) -> str:
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))

@@ -1,0 +1,46 @@
+"""Which settings of access and TLS go together. It must never read a file: that is the start's work."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from paraserve.options import ConfigurationError
+
+if TYPE_CHECKING:
+    from paraserve.settings import ServerSettings
+
+
+def check_access(settings: ServerSettings, origins: Mapping[str, str]) -> None:
+    """What could leave open a door that the operator means to be shut, or shut one for everybody.
+
+    Raises `ConfigurationError`.
+    """
+    if "api_key" in origins and not settings.api_key:
+        raise ConfigurationError(f"{origins['api_key']}: holds no key")
+    if any(not key.isascii() or not key.isprintable() or " " in key for key in settings.api_key):
+        raise ConfigurationError(f"{origins['api_key']}: a key is visible ASCII characters without spaces")
+    if settings.ssl_keyfile is not None and settings.ssl_certfile is None:
+        raise ConfigurationError(f"{origins['ssl_keyfile']}: has no effect without --ssl-certfile")
+    if not re.fullmatch(r"|(/[^/\s]+)+", settings.root_path):
+        raise ConfigurationError(
+            f"{origins['root_path']}: {settings.root_path!r} is not valid: expected a path as /llm"
+        )
+    for origin in settings.allowed_origins:
+        if origin != "*" and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/\s]+", origin):
+            source = origins["allowed_origins"]
+            raise ConfigurationError(f"{source}: {origin!r} is not valid: expected scheme://host[:port] or *")
+    for proxy in settings.trusted_proxies:
+        if proxy != "*" and not _is_network(proxy):
+            source = origins["trusted_proxies"]
+            raise ConfigurationError(f"{source}: {proxy!r} is not valid: expected an address, a network or *")
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        return False
+    return True
