@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from typing import Any
 
 from paraserve.formats.grammar.merge import MERGEABLE, merge
@@ -22,7 +21,6 @@ from paraserve.formats.grammar.nodes import (
     GrammarError,
     Node,
     Null,
-    Number,
     Object,
     Property,
     Ref,
@@ -32,9 +30,7 @@ from paraserve.formats.grammar.nodes import (
     has_type,
     one_of,
 )
-from paraserve.formats.grammar.pattern import PatternError, read_pattern
-from paraserve.formats.grammar.regex import Regex
-from paraserve.formats.grammar.string_formats import STRING_FORMATS
+from paraserve.formats.grammar.scalars import MOST_LISTED, ScalarReader
 
 _BY_TYPE: Mapping[str, tuple[str, ...]] = {
     "string": ("minLength", "maxLength", "pattern", "format"),
@@ -47,9 +43,7 @@ _BY_TYPE: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 _NEVER_EXPRESSED = ("not", "if", "then", "else", "$dynamicRef", "$recursiveRef")
 _NOT_FOR_OBJECTS = ("dependentRequired", "dependentSchemas", "dependencies")
-_MOST_LISTED = 1000
 _DEEPEST = 50
-_FARTHEST, _FINEST = Decimal(10) ** 30, Decimal(10) ** -20
 
 
 def read_schema(schema: Any, *, path: str, lenient: bool = False) -> Schema:
@@ -64,22 +58,15 @@ def read_schema(schema: Any, *, path: str, lenient: bool = False) -> Schema:
     return Schema(root, {key: node for key, node in reader.definitions.items() if key in reader.recursive})
 
 
-class _Reader:
+class _Reader(ScalarReader):
     def __init__(self, document: Any, path: str, lenient: bool) -> None:
+        super().__init__(lenient)
         self.document = document
         self.path = path
-        self.lenient = lenient
         self.definitions: dict[str, Node] = {}
         self.recursive: set[str] = set()
         self.open: list[str] = []
         self.depth = 0
-
-    def refuse(self, keyword: str, path: str, why: str = "is not supported in a constrained reply") -> None:
-        if not self.lenient:
-            raise GrammarError(f"the keyword {keyword!r} {why}", keyword=keyword, path=path)
-
-    def broken(self, keyword: str, path: str, why: str) -> GrammarError:
-        return GrammarError(f"the keyword {keyword!r} {why}", keyword=keyword, path=path)
 
     # Each of these answers None for "no value at all".
 
@@ -214,8 +201,8 @@ class _Reader:
             values = schema["enum"]
             if not isinstance(values, list) or not values:
                 raise self.broken("enum", path, "must be a non-empty list")
-            if len(values) > _MOST_LISTED:
-                self.refuse("enum", path, f"has more than {_MOST_LISTED} values")
+            if len(values) > MOST_LISTED:
+                self.refuse("enum", path, f"has more than {MOST_LISTED} values")
         rest = {key: value for key, value in schema.items() if key not in ("const", "enum")}
         kinds = rest.pop("type", None)
         if rest:
@@ -238,97 +225,6 @@ class _Reader:
                 return self.array(schema, path)
             case _:
                 return self.object(schema, path)
-
-    def string(self, schema: Mapping[str, Any], path: str) -> Node | None:
-        least, most = self.count("minLength", schema, path) or 0, self.count("maxLength", schema, path)
-        patterns: list[Regex] = []
-        written = schema.get("pattern", [])
-        for pattern in written if isinstance(written, list) else [written]:
-            try:
-                patterns.append(read_pattern(str(pattern)))
-            except PatternError as error:
-                self.refuse("pattern", path, f"cannot be expressed: {error}")
-        known = STRING_FORMATS.get(str(schema.get("format")))
-        if known is not None:
-            patterns.append(read_pattern(known))
-        return None if most is not None and most < least else String(least, most, tuple(patterns), path)
-
-    def number(self, schema: Mapping[str, Any], path: str, *, integer: bool) -> Node | None:
-        low, open_low = self.bound(schema, "minimum", "exclusiveMinimum", path, max)
-        high, open_high = self.bound(schema, "maximum", "exclusiveMaximum", path, min)
-        places: int | None = None
-        if "multipleOf" in schema:
-            step = self.decimal("multipleOf", schema["multipleOf"], path)
-            exponent = step.normalize().as_tuple()
-            if exponent.digits == (1,) and isinstance(exponent.exponent, int):
-                places = -exponent.exponent
-                whole = all(end is None or end == int(end) for end in (low, high)) and not (open_low or open_high)
-                if (places > 0 and not integer and not whole) or (places < 0 and not integer and not whole):
-                    self.refuse("multipleOf", path, "is not supported beside fractional or exclusive bounds")
-            else:
-                values = self.multiples(step, low, high, open_low, open_high, path)
-                if values is not None:
-                    return one_of([Const(value) for value in values])
-        node = Number(integer or (places is not None and places <= 0), low, high, open_low, open_high, places)
-        empty = low is not None and high is not None and (low > high or (low == high and (open_low or open_high)))
-        return None if empty else node
-
-    def multiples(
-        self, step: Decimal, low: Decimal | None, high: Decimal | None, open_low: bool, open_high: bool, path: str
-    ) -> list[str] | None:
-        if low is None or high is None or step <= 0 or (high - low) / step > _MOST_LISTED:
-            why = "is supported only for powers of ten or, with both bounds, for a short list of values"
-            self.refuse("multipleOf", path, why)
-            return None
-        first, last = (
-            int((low / step).to_integral_value("ROUND_CEILING")),
-            int((high / step).to_integral_value("ROUND_FLOOR")),
-        )
-        values = [step * n for n in range(first, last + 1)]
-        return [
-            format(value.normalize(), "f")
-            for value in values
-            if not (open_low and value == low) and not (open_high and value == high)
-        ]
-
-    def bound(
-        self, schema: Mapping[str, Any], closed: str, exclusive: str, path: str, tighter: Any
-    ) -> tuple[Decimal | None, bool]:
-        limit, is_open = None, False
-        if closed in schema:
-            limit, is_open = self.decimal(closed, schema[closed], path), schema.get(exclusive) is True
-        value = schema.get(exclusive)
-        if value is not None and not isinstance(value, bool):
-            other = self.decimal(exclusive, value, path)
-            if limit is None or other == tighter(other, limit):
-                limit, is_open = other, True
-        if limit is None:
-            return None, False
-        held = self.held(limit, upper=tighter is min, keyword=closed if closed in schema else exclusive, path=path)
-        return held, is_open and held == limit
-
-    def held(self, limit: Decimal, *, upper: bool, keyword: str, path: str) -> Decimal:
-        """A bound of a size that a grammar can spell: a farther or finer one is drawn in."""
-        if abs(limit) > _FARTHEST and (limit > 0) != upper:
-            self.refuse(keyword, path, "is out of the range that can be enforced")
-        with localcontext(prec=60):
-            near = max(min(limit, _FARTHEST), -_FARTHEST)
-            return near.quantize(_FINEST, ROUND_FLOOR if upper else ROUND_CEILING)
-
-    def decimal(self, keyword: str, value: Any, path: str) -> Decimal:
-        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
-            raise self.broken(keyword, path, "must be a number")
-        if not (number := Decimal(str(value))).is_finite():
-            raise self.broken(keyword, path, "must be finite")
-        return number
-
-    def count(self, keyword: str, schema: Mapping[str, Any], path: str) -> int | None:
-        value = schema.get(keyword)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0 or value != int(value):
-            raise self.broken(keyword, path, "must be a whole number that is not negative")
-        return int(value)
 
     def array(self, schema: Mapping[str, Any], path: str) -> Node | None:
         least, most = self.count("minItems", schema, path) or 0, self.count("maxItems", schema, path)
