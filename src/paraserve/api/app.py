@@ -7,11 +7,17 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
+from paraserve import __version__
 from paraserve.api import chat, completions, system, tokens
+from paraserve.api.edge import edge
 from paraserve.api.errors import on_bug, on_http_error, on_request_error
-from paraserve.api.middleware import ApiKeys, RequestIds, StopAnswers
+from paraserve.api.middleware import StopAnswers
+from paraserve.api.observed import Observed, endpoint_names
+from paraserve.api.streams import ClientGone, on_client_gone
 from paraserve.deployment import Deployment
 from paraserve.engines.base import EngineError
+from paraserve.observability.metrics import Metrics
+from paraserve.observability.request_log import RequestLog
 from paraserve.prompt.errors import PromptError
 from paraserve.protocol.errors import RequestError
 
@@ -26,6 +32,7 @@ ROUTES = [
     Route("/v1/policies", system.list_policies, methods=["GET"]),
     Route("/health", system.health, methods=["GET"]),
     Route("/health_generate", system.health_generate, methods=["GET"]),
+    Route("/metrics", system.metrics, methods=["GET"]),
     Route("/server_info", system.server_info, methods=["GET"]),
     Route("/version", system.version, methods=["GET"]),
 ]
@@ -33,21 +40,44 @@ ROUTES = [
 
 def create_app(deployment: Deployment) -> Starlette:
     """An app that serves ``deployment``, whose engine has been started by the caller."""
-    keys = [deployment.settings.api_key] if deployment.settings.api_key else []
+    settings = deployment.settings
+    metrics = metrics_of(deployment)
+    request_log = RequestLog(settings.log_requests, settings.log_requests_size)
     app = Starlette(
         routes=ROUTES,
         middleware=[
-            Middleware(RequestIds),
+            Middleware(
+                Observed,
+                metrics=metrics,
+                request_log=request_log,
+                endpoint=endpoint_names(ROUTES, settings.root_path),
+            ),
             Middleware(StopAnswers),
-            *([Middleware(ApiKeys, keys=keys)] if keys else []),
+            *edge(deployment.settings),
         ],
         exception_handlers={
             RequestError: on_request_error,
             EngineError: on_request_error,
             PromptError: on_request_error,
             HTTPException: on_http_error,
+            ClientGone: on_client_gone,
             Exception: on_bug,
         },
     )
     app.state.deployment = deployment
+    app.state.metrics = metrics
+    app.state.request_log = request_log
     return app
+
+
+def metrics_of(deployment: Deployment) -> Metrics:
+    """A registry of its own for the app that serves ``deployment``."""
+    return Metrics(
+        deployment.names,
+        policies=[state.name for state in deployment.policies.states() if state.endpoints],
+        build={
+            "version": __version__,
+            "engine": deployment.settings.engine,
+            "engine_version": deployment.engine.info.version,
+        },
+    )

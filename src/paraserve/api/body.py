@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.requests import ClientDisconnect, Request
 
+from paraserve.api.observed import record_of
 from paraserve.protocol.errors import RequestError
 
 
@@ -33,7 +34,9 @@ async def read_body(request: Request, limit: int) -> bytes:
             chunks.append(chunk)
     except ClientDisconnect:
         raise RequestError("The request body is incomplete.", code="incomplete_body") from None
-    return b"".join(chunks)
+    body = b"".join(chunks)
+    request.app.state.request_log.take_body(record_of(request.scope), body)
+    return body
 
 
 def _too_large(limit: int) -> RequestError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from paraserve.api.common import (
     wants_continuous_usage,
     wants_usage,
 )
+from paraserve.api.observed import record_of
 from paraserve.api.replies import streamed, whole
 from paraserve.engines.base import Sampling
 from paraserve.formats.types import ToolSpec
@@ -42,10 +42,6 @@ from paraserve.protocol.tools import CHOICE_WORDS, check_tools, tool_choice_in_f
 
 if TYPE_CHECKING:
     from paraserve.deployment import Deployment
-
-
-log = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True, slots=True)
 class ChatTurn:
@@ -64,6 +60,8 @@ class ChatTurn:
 async def create_chat_completion(request: Request) -> ASGIApp:
     deployment = deployment_of(request)
     sent = decode_chat(await read_body(request, deployment.settings.max_body_size))
+    record = record_of(request.scope)
+    record.read(sent.model, stream=bool(sent.stream))
     model = deployment.model_name(sent.model)
     check_stream_options(sent, deployment)
     turn = begin_turn(deployment, sent)
@@ -86,7 +84,7 @@ async def create_chat_completion(request: Request) -> ASGIApp:
         note_reply_rules(turn.request, turn.rules, turn.ledger)
         options = reply_options(deployment, turn.rules, turn.ledger)
         turn.ledger.log(plan.request_id)
-        log.debug("%s: prompt adapted: %s", plan.request_id, prompt.normalizations)
+        record.begin(plan.request_id, runs, turn.ledger, normalizations=prompt.normalizations)
         events = reply_events(deployment.engine, runs)
         if turn.request.stream:
             return await streamed(request, events, ChatStream(shape), options)

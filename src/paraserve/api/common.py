@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from paraserve.api.errors import as_request_error
+from paraserve.api.observed import REQUEST_ID_HEADER, record_of
 from paraserve.api.replies import ReplyOptions
 from paraserve.api.usage import UsageShape
 from paraserve.engines.base import EngineError, RoutingHints
@@ -99,7 +100,10 @@ def routing_hints(fields: SamplingFields, request: Request) -> RoutingHints:
         bootstrap_host=fields.bootstrap_host,
         bootstrap_port=fields.bootstrap_port,
         bootstrap_room=fields.bootstrap_room,
-        headers={name: request.headers[name] for name in ROUTING_HEADERS if name in request.headers},
+        headers={
+            REQUEST_ID_HEADER: record_of(request.scope).id,
+            **{name: request.headers[name] for name in ROUTING_HEADERS if name in request.headers},
+        },
     )
 
 

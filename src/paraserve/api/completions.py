@@ -24,6 +24,7 @@ from paraserve.api.common import (
     wants_usage,
 )
 from paraserve.api.completion_encoders import CompletionFold, CompletionReplyShape, CompletionStream, EchoedPrompt
+from paraserve.api.observed import record_of
 from paraserve.api.replies import streamed, whole
 from paraserve.deployment import Deployment
 from paraserve.generation.constraint import Wanted
@@ -42,6 +43,8 @@ MAX_CHOICES = 1024
 async def create_completion(request: Request) -> ASGIApp:
     deployment = deployment_of(request)
     sent = decode_completion(await read_body(request, deployment.settings.max_body_size))
+    record = record_of(request.scope)
+    record.read(sent.model, stream=bool(sent.stream))
     model = deployment.model_name(sent.model)
     check_stream_options(sent, deployment)
     policies = deployment.policies.on("completions")
@@ -62,6 +65,7 @@ async def create_completion(request: Request) -> ASGIApp:
         note_reply_rules(asked, policies.rules, ledger)
         options = reply_options(deployment, policies.rules, ledger)
         ledger.log(plan.request_id)
+        record.begin(plan.request_id, runs, ledger, prompts=len(prompts))
         events = reply_events(deployment.engine, runs, prompts=len(prompts))
         if asked.stream:
             return await streamed(request, events, CompletionStream(shape, len(runs)), options)

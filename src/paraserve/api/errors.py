@@ -8,7 +8,9 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
+from paraserve.api.observed import REQUEST_ID_HEADER, record_of
 from paraserve.engines.base import EngineError
 from paraserve.prompt.errors import PromptError
 from paraserve.protocol.errors import ErrorBody, RequestError
@@ -16,8 +18,6 @@ from paraserve.protocol.errors import ErrorBody, RequestError
 log = logging.getLogger(__name__)
 
 RETRY_AFTER_SECONDS = 1
-CLIENT_CLOSED_REQUEST = 499
-"""nginx's status for a client that left; nobody reads it, but logs and metrics do."""
 
 
 def as_request_error(error: RequestError | EngineError | PromptError) -> RequestError:
@@ -34,10 +34,22 @@ def encode_error(body: ErrorBody) -> bytes:
     return msgspec.json.encode(body)
 
 
+class ErrorResponse(Response):
+    """An error as a response, which also notes it on the request's record."""
+
+    def __init__(self, error: RequestError) -> None:
+        super().__init__(
+            encode_error(error.body), status_code=error.status, media_type="application/json", headers=error.headers
+        )
+        self._code = error.code
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        record_of(scope).fail(self.status_code, self._code)
+        await super().__call__(scope, receive, send)
+
+
 def error_response(error: RequestError) -> Response:
-    return Response(
-        encode_error(error.body), status_code=error.status, media_type="application/json", headers=error.headers
-    )
+    return ErrorResponse(error)
 
 
 async def on_request_error(_: Request, error: Exception) -> Response:
@@ -62,7 +74,9 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 async def on_bug(request: Request, error: Exception) -> Response:
     """Anything that no stage foresaw: logged with its stack, answered without it."""
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return error_response(internal_error())
+    response = error_response(internal_error())
+    response.headers[REQUEST_ID_HEADER] = record_of(request.scope).id
+    return response
 
 
 def internal_error() -> RequestError:

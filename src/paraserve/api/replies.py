@@ -15,10 +15,12 @@ from typing import Protocol
 from starlette.requests import Request
 from starlette.responses import Response
 
-from paraserve.api.errors import CLIENT_CLOSED_REQUEST, as_request_error, encode_error
-from paraserve.api.streams import DONE, ClientGone, EventStream, event, unless_gone
+from paraserve.api.errors import as_request_error, encode_error
+from paraserve.api.observed import record_of
+from paraserve.api.streams import DONE, EventStream, event, unless_gone
 from paraserve.engines.base import EngineError
 from paraserve.generation.events import ReplyEvent
+from paraserve.observability.record import RequestRecord
 from paraserve.policies.base import PolicyLedger, ReplyRules
 
 ReplyEvents = AsyncGenerator[ReplyEvent, None]
@@ -43,7 +45,7 @@ class ReplyOptions:
 
 
 async def whole(request: Request, events: ReplyEvents, fold: Fold, options: ReplyOptions) -> Response:
-    """The response once the last event is there. Raises `EngineError` when the run failed."""
+    """The response once the last event is there. Raises `EngineError` when the run failed, and `ClientGone`."""
 
     async def work() -> bytes:
         async with aclosing(events):
@@ -51,30 +53,24 @@ async def whole(request: Request, events: ReplyEvents, fold: Fold, options: Repl
                 fold.take(reply_event)
         return fold.response()
 
-    try:
-        body = await unless_gone(request.receive, work())
-    except ClientGone:
-        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    body = await unless_gone(request.receive, work())
     return Response(body, media_type="application/json", headers=options.ledger.headers)
 
 
-async def streamed(
-    request: Request, events: ReplyEvents, encoder: StreamEncoder, options: ReplyOptions
-) -> EventStream | Response:
-    """The response that sends events as they come. Raises `EngineError` only where the preflight holds the head."""
+async def streamed(request: Request, events: ReplyEvents, encoder: StreamEncoder, options: ReplyOptions) -> EventStream:
+    """The response that sends events as they come. Raises only where the preflight holds the head: `EngineError`, and
+    `ClientGone`."""
     held = HeldEvents(events)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(held.aclose)
         if options.rules.preflight:
             try:
                 await unless_gone(request.receive, held.first(options.rules.preflight_seconds))
-            except ClientGone:
-                return Response(status_code=CLIENT_CLOSED_REQUEST)
             except EngineError:
                 options.ledger.used("preflight", False, True)
                 raise
         stack.pop_all()
-    frames = _frames(held, encoder)
+    frames = _frames(held, encoder, record_of(request.scope))
     return EventStream(frames, close=held.aclose, headers=options.ledger.headers, keep_alive=options.keep_alive)
 
 
@@ -106,13 +102,14 @@ class HeldEvents:
         await self._events.aclose()
 
 
-async def _frames(events: HeldEvents, encoder: StreamEncoder) -> AsyncIterator[bytes]:
+async def _frames(events: HeldEvents, encoder: StreamEncoder, record: RequestRecord) -> AsyncIterator[bytes]:
     try:
         async for reply_event in events:
             frame = encoder.encode(reply_event)
             if frame:
                 yield frame
     except EngineError as error:
+        record.fail(error.status, error.code)
         yield event(encode_error(as_request_error(error).body))
     else:
         yield DONE

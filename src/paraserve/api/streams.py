@@ -12,9 +12,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from paraserve.api.errors import encode_error, internal_error, stopping
+from paraserve.api.observed import record_of
+from paraserve.observability.record import CLIENT_CLOSED_REQUEST
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +66,12 @@ async def _cancel(*tasks: asyncio.Future[Any]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def on_client_gone(request: Request, _: Exception) -> Response:
+    """Nobody reads this; the record does."""
+    record_of(request.scope).leave()
+    return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+
 class EventStream:
     """An ASGI response that sends frames as they come.
 
@@ -98,11 +108,15 @@ class EventStream:
             await _write(send, event(encode_error(stopping().body)), more=False)
             raise
         finally:
+            if not pump.done():
+                record_of(scope).leave()
             await _cancel(pump, *others)
             await self._close()
         if not pump.cancelled() and (bug := pump.exception()) is not None:
             log.error("%s failed after its head was sent", scope["path"], exc_info=bug)
-            await _write(send, event(encode_error(internal_error().body)), more=False)
+            failure = internal_error()
+            record_of(scope).fail(failure.status, failure.code)
+            await _write(send, event(encode_error(failure.body)), more=False)
 
     async def _pump(self, send: Send) -> None:
         headers = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -56,6 +58,12 @@ async def _one_token(deployment: Deployment) -> None:
         if chunk.finish is not None:
             return
     raise EngineError(503, "engine_error", "The engine ended without a token.")
+
+
+async def metrics(request: Request) -> Response:
+    """Made off the event loop: many series take milliseconds."""
+    encode, content_type = request.app.state.metrics.exposition(request.headers.get("accept", ""))
+    return Response(await asyncio.to_thread(encode), headers={"content-type": content_type})
 
 
 async def version(request: Request) -> Response:

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from paraserve.api.body import read_body
 from paraserve.api.chat import begin_turn, prepare_prompt
 from paraserve.api.common import attributed, check_token_ids, deployment_of, json_response
+from paraserve.api.observed import record_of
 from paraserve.protocol.chat import decode_chat
 from paraserve.protocol.tokenize import (
     DetokenizeResponse,
@@ -28,6 +29,7 @@ from paraserve.protocol.tokenize import (
 async def tokenize(request: Request) -> Response:
     deployment = deployment_of(request)
     asked = decode_tokenize(await read_body(request, deployment.settings.max_body_size))
+    record_of(request.scope).read(asked.model, stream=False)
     deployment.model_name(asked.model)
     if asked.prompt is not None:
         ids = await deployment.encode(asked.prompt, add_special_tokens=asked.add_special_tokens is not False)
@@ -56,6 +58,7 @@ def _tokens(request: Request, asked: TokenizeRequest, ids: list[int], text: str)
 async def detokenize(request: Request) -> Response:
     deployment = deployment_of(request)
     asked = decode_detokenize(await read_body(request, deployment.settings.max_body_size))
+    record_of(request.scope).read(asked.model, stream=False)
     deployment.model_name(asked.model)
     check_token_ids(asked.tokens, deployment, "tokens")
     text = await asyncio.to_thread(
@@ -68,6 +71,7 @@ async def render_chat(request: Request) -> Response:
     """The prompt of a chat request, as it would be sent to the engine, and what was adapted on the way."""
     deployment = deployment_of(request)
     sent = decode_chat(await read_body(request, deployment.settings.max_body_size))
+    record_of(request.scope).read(sent.model, stream=False)
     deployment.model_name(sent.model)
     turn = begin_turn(deployment, sent)
     with attributed(turn.ledger):

@@ -1,0 +1,103 @@
+"""The outermost layer of every request: its id, its record, and the one place where both are handed to metrics and log.
+
+It must never know what an endpoint does. Invariant: each request leaves one record, whether it is answered, refused,
+broken off or failed by a bug, and what is done for each frame of a stream does not depend on what is in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+from collections.abc import Callable, Iterable
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from paraserve.observability.logs import request_id
+from paraserve.observability.metrics import Metrics
+from paraserve.observability.record import RequestRecord
+from paraserve.observability.request_log import RequestLog
+from paraserve.policies.base import RESPONSE_HEADER
+
+REQUEST_ID_HEADER = "x-request-id"
+OTHER_ENDPOINT = "other"
+
+_SAFE_ID = re.compile(r"[\x21-\x7e]{1,128}")
+
+
+def record_of(scope: Scope) -> RequestRecord:
+    record: RequestRecord = scope["state"]["record"]
+    return record
+
+
+class Observed:
+    """The client's ``X-Request-Id``, or one of ours, on the response and on every log line; and the request's record
+    in its state."""
+
+    def __init__(
+        self, app: ASGIApp, *, metrics: Metrics, request_log: RequestLog, endpoint: Callable[[Scope], str]
+    ) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._log = request_log
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        record = RequestRecord(_id_of(scope), scope["method"], self._endpoint(scope), scope["path"])
+        scope.setdefault("state", {})["record"] = record
+        # Never reset: each request has a context of its own, and the answer to a bug is made outside of this layer.
+        request_id.set(record.id)
+        kept = self._log.reply_size
+
+        async def send_observed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers[REQUEST_ID_HEADER] = record.id
+                record.answer(message["status"], headers.get(RESPONSE_HEADER))
+            elif len(record.reply) < kept:
+                record.reply += message.get("body", b"")[: kept - len(record.reply)]
+            await send(message)
+
+        self._metrics.begin(record)
+        try:
+            await self._app(scope, receive, send_observed)
+        except asyncio.CancelledError:
+            record.stop()
+            raise
+        finally:
+            record.close()
+            self._metrics.end(record)
+            self._log.write(record)
+
+
+def _id_of(scope: Scope) -> str:
+    sent = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
+    return sent if _SAFE_ID.fullmatch(sent) else uuid.uuid4().hex
+
+
+def endpoint_names(routes: Iterable[BaseRoute], root_path: str) -> Callable[[Scope], str]:
+    """What names a request's endpoint: its route's path, of which there are as many as routes.
+
+    Args:
+        root_path: what a path may have in front of the route.
+    """
+    paths = [route for route in routes if isinstance(route, Route)]
+    plain = {route.path: route.path for route in paths if not route.param_convertors}
+    others = [route for route in paths if route.param_convertors]
+
+    def name(scope: Scope) -> str:
+        path: str = scope["path"]
+        if root_path and path.startswith(root_path + "/"):
+            path = path[len(root_path) :]
+        found = plain.get(path)
+        if found is not None:
+            return found
+        inner = {**scope, "path": path, "root_path": ""}
+        return next((route.path for route in others if route.matches(inner)[0] is not Match.NONE), OTHER_ENDPOINT)
+
+    return name
