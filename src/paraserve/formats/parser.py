@@ -30,6 +30,9 @@ to what it takes: it becomes the call's events, or (an undeclared tool) it stays
 call where parallel ones are not allowed) it is dropped. The extent of a call is found in the same way in all three,
 so that no argument text is ever searched for markup.
 
+Beside it stand `freetext.py` (what is said, and whitespace that waits), `calls.py` (which call counts, and its id) and
+`tables.py` (the description, compiled: patterns, and what each marker means in each mode).
+
 Two invariants. *Chunk invariance*: every decision is a function of the text before it alone; where more text could
 change a decision, the machine waits (`Pattern` and `Markers` answer "not yet"). *Linear*: what waits is bounded, or
 lies in lists that are joined once; no character is searched again except within a window as long as the longest
