@@ -7,21 +7,24 @@ error of their own, and the engine is stopped last.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from paraserve.api.app import create_app
 from paraserve.api.edge import key_ring
 from paraserve.api.keys import KeyFileError
 from paraserve.deployment import Deployment
 from paraserve.engines.base import EngineStartError
+from paraserve.observability.event_loop import watch_event_loop
+from paraserve.observability.logs import configure_logging
 from paraserve.prompt.errors import CheckpointError
 from paraserve.settings import ServerSettings
 from paraserve.startup import Progress, StartError, deploy
@@ -32,8 +35,6 @@ IDLE_CONNECTION_SECONDS = 75
 """How long a kept-alive connection may be idle: longer than the pools of usual clients and proxies keep theirs, so
 that it is they who close."""
 
-log = logging.getLogger(__name__)
-
 
 def serve(settings: ServerSettings, engine_flags: Sequence[str] = ()) -> int:
     """Run until stopped. Returns the exit code of the process.
@@ -41,12 +42,8 @@ def serve(settings: ServerSettings, engine_flags: Sequence[str] = ()) -> int:
     Args:
         engine_flags: for an engine that is started by us.
     """
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
-    for chatty in ("httpx", "httpcore", "uvicorn.error"):
-        logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.root.level))
-    progress = Progress(sys.stderr)
+    as_json = configure_logging(settings, sys.stderr)
+    progress = Progress(sys.stderr, as_json=as_json)
     try:
         with asyncio.Runner(loop_factory=_new_loop) as runner:
             return runner.run(_serve(settings, engine_flags, progress))
@@ -68,9 +65,10 @@ async def _serve(settings: ServerSettings, engine_flags: Sequence[str], progress
     try:
         deployment = await deploy(settings, progress, engine_flags)
         try:
-            progress.step("\n".join(ready_lines(deployment, listening)))
-            async with _followed(certificate):
-                await _http_server(deployment, certificate).serve([listening])
+            app = create_app(deployment)
+            progress.step(f"ready on {_url(settings, listening)}", ready_facts(deployment))
+            async with _beside(certificate.follow() if certificate else None, watch_event_loop(app.state.metrics)):
+                await _http_server(app, settings, certificate).serve([listening])
         finally:
             await deployment.close()
     finally:
@@ -79,14 +77,14 @@ async def _serve(settings: ServerSettings, engine_flags: Sequence[str], progress
 
 
 @asynccontextmanager
-async def _followed(certificate: Certificate | None) -> AsyncIterator[None]:
-    """The certificate's files are watched inside."""
-    watch = asyncio.ensure_future(certificate.follow()) if certificate else None
+async def _beside(*watches: Coroutine[Any, Any, None] | None) -> AsyncIterator[None]:
+    """What watches something while the server runs."""
+    tasks = [asyncio.ensure_future(watch) for watch in watches if watch is not None]
     try:
         yield
     finally:
-        if watch is not None:
-            watch.cancel()
+        for task in tasks:
+            task.cancel()
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -117,34 +115,36 @@ class _HTTPServer(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def _http_server(deployment: Deployment, certificate: Certificate | None) -> uvicorn.Server:
+def _http_server(app: ASGIApp, settings: ServerSettings, certificate: Certificate | None) -> uvicorn.Server:
     config = uvicorn.Config(
-        create_app(deployment),
+        app,
         http="httptools",
         ws="none",
         lifespan="off",
         access_log=False,
         log_config=None,
         server_header=False,
-        forwarded_allow_ips=list(deployment.settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies),
         ssl_context_factory=(lambda *_: certificate.context) if certificate else None,
         timeout_keep_alive=IDLE_CONNECTION_SECONDS,
-        timeout_graceful_shutdown=math.ceil(deployment.settings.drain_timeout),
+        timeout_graceful_shutdown=math.ceil(settings.drain_timeout),
     )
     return _HTTPServer(config)
 
 
-def ready_lines(deployment: Deployment, listening: socket.socket) -> list[str]:
-    """What an operator wants to know when the server is ready."""
+def _url(settings: ServerSettings, listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
-    scheme = "https" if deployment.settings.ssl_certfile else "http"
-    shown = f"[{host}]" if ":" in host else host
+    scheme = "https" if settings.ssl_certfile else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def ready_facts(deployment: Deployment) -> dict[str, str]:
+    """What an operator wants to know when the server is ready."""
     in_force = [policy.name for policy in deployment.policies.states() if policy.endpoints]
-    return [
-        f"ready on {scheme}://{shown}:{port}",
-        f"         model     {', '.join(deployment.names)}",
-        f"         context   {deployment.context_length} tokens",
-        f"         engine    {deployment.settings.engine} {deployment.engine.info.version}".rstrip(),
-        f"         format    {deployment.format.name}",
-        f"         policies  {', '.join(in_force) or 'none'}",
-    ]
+    return {
+        "model": ", ".join(deployment.names),
+        "context": f"{deployment.context_length} tokens",
+        "engine": f"{deployment.settings.engine} {deployment.engine.info.version}".rstrip(),
+        "format": deployment.format.name,
+        "policies": ", ".join(in_force) or "none",
+    }

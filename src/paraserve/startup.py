@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TextIO
 
 from paraserve.deployment import Deployment
@@ -28,6 +29,7 @@ from paraserve.formats.spec import PLAIN, Format, compose
 from paraserve.generation.constraint import ConstraintBuilder
 from paraserve.generation.detokenize import reply_vocabulary
 from paraserve.generation.sampling import model_defaults
+from paraserve.observability.logs import FIELDS
 from paraserve.policies.table import Policies
 from paraserve.prompt.chat import ChatPrompt, PromptSettings
 from paraserve.prompt.checkpoint import DEFAULT_TEMPLATE, Checkpoint, load_checkpoint
@@ -42,17 +44,31 @@ class StartError(Exception):
 
 
 class Progress:
-    """Start-up as a person watches it: one line a step, with its time, on a terminal and in a log alike."""
+    """Start-up as a person watches it: one line a step, with its time.
 
-    def __init__(self, stream: TextIO) -> None:
+    Args:
+        as_json: the log is read by machines, so that the steps are lines of the log instead.
+    """
+
+    def __init__(self, stream: TextIO, *, as_json: bool = False) -> None:
         self._stream = stream
+        self._as_json = as_json
         self._began = time.monotonic()
 
-    def step(self, text: str) -> None:
-        self._stream.write(f"[{time.monotonic() - self._began:5.1f} s] {text}\n")
+    def step(self, text: str, facts: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Show a step, and below it what it found out."""
+        seconds = time.monotonic() - self._began
+        if self._as_json:
+            log.info("%s", text, extra={FIELDS: {"seconds": round(seconds, 1), **facts}})
+            return
+        lines = [f"[{seconds:5.1f} s] {text}", *(f"         {name:<9} {value}" for name, value in facts.items())]
+        self._stream.write("\n".join(lines) + "\n")
         self._stream.flush()
 
     def fail(self, reason: str) -> None:
+        if self._as_json:
+            log.critical("%s", reason)
+            return
         self._stream.write(f"error: {reason}\n")
         self._stream.flush()
 
