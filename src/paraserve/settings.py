@@ -211,6 +211,12 @@ class ServerSettings:
         help="A vLLM engine at a URL runs with a --reasoning-parser, so that it holds constraints back until the "
         "reasoning has ended. SGLang tells it by itself.",
     )
+    engine_extra_fields: tuple[str, ...] = setting(
+        (),
+        group=ENGINE,
+        metavar="NAME",
+        help="Fields of a request that go to the engine as they are; repeat it, or separate with commas.",
+    )
     engine_script: str | None = setting(
         None, group=ENGINE, metavar="PATH", help="The replies that the scripted engine replays."
     )

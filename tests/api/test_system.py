@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
-from tests.api.wire import post
+from tests.api.wire import CHAT, COMPLETIONS, post
 from tests.toy import client, deployment, engine, reply
 
 from paraserve import __version__
@@ -73,3 +75,31 @@ async def test_the_key_opens_the_door(header: str) -> None:
     async with client(deployment(engine(), api_key=("sesame",))) as http:
         response = await http.get("/v1/models", headers={"authorization": header})
     assert response.status_code == 200
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+async def test_fields_of_the_engine_go_through_by_name_and_others_are_named_in_the_log(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="paraserve.api")
+    fields = {"kv_transfer_params": {"a": 1}, "x_custom": 1, "top_k": 5}
+    scripted = engine()
+    async with client(deployment(scripted, engine_extra_fields=("kv_transfer_params",))) as http:
+        assert (await post(http, path, **fields)).status_code == 200
+    assert scripted.requests[0].extras == {"kv_transfer_params": {"a": 1}}
+    assert scripted.requests[0].sampling.top_k == 5
+    assert "fields that no stage reads: x_custom" in caplog.text
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+async def test_routing_fields_and_headers_are_handed_on_and_never_made_up(path: str) -> None:
+    fields = {"priority": 3, "data_parallel_rank": 1, "bootstrap_host": "h", "bootstrap_port": 2, "bootstrap_room": 7}
+    scripted = engine()
+    async with client(deployment(scripted)) as http:
+        await post(http, path, **fields)
+        http.headers["x-smg-routing-key"] = "k"
+        await post(http, path)
+    hinted, plain = (request.routing for request in scripted.requests)
+    assert {name: getattr(hinted, name) for name in fields} == fields
+    assert plain.priority is plain.bootstrap_room is None
+    assert plain.headers["x-smg-routing-key"] == "k"

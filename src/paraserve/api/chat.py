@@ -17,6 +17,7 @@ from paraserve.api.common import (
     check_logprobs,
     check_stream_options,
     deployment_of,
+    engine_extras,
     note_reply_rules,
     reply_id,
     reply_options,
@@ -43,6 +44,7 @@ from paraserve.protocol.tools import CHOICE_WORDS, check_tools, tool_choice_in_f
 if TYPE_CHECKING:
     from paraserve.deployment import Deployment
 
+
 @dataclass(frozen=True, slots=True)
 class ChatTurn:
     """A chat request on its way: as the policies left it, with what the later steps need to know."""
@@ -59,7 +61,8 @@ class ChatTurn:
 
 async def create_chat_completion(request: Request) -> ASGIApp:
     deployment = deployment_of(request)
-    sent = decode_chat(await read_body(request, deployment.settings.max_body_size))
+    body = await read_body(request, deployment.settings.max_body_size)
+    sent = decode_chat(body)
     record = record_of(request.scope)
     record.read(sent.model, stream=bool(sent.stream))
     model = deployment.model_name(sent.model)
@@ -68,7 +71,7 @@ async def create_chat_completion(request: Request) -> ASGIApp:
     with attributed(turn.ledger):
         prompt = await prepare_prompt(turn)
         sampling = _sampling(turn, prompt)
-        plan = await _plan(turn, prompt, request)
+        plan = await _plan(turn, prompt, request, body)
         prompts = [
             PromptPlan(
                 token_ids=prompt.token_ids,
@@ -155,7 +158,7 @@ def _sampling(turn: ChatTurn, prompt: PreparedPrompt) -> Sampling:
     )
 
 
-async def _plan(turn: ChatTurn, prompt: PreparedPrompt, http: Request) -> ReplyPlan:
+async def _plan(turn: ChatTurn, prompt: PreparedPrompt, http: Request, body: bytes) -> ReplyPlan:
     deployment, request, rules = turn.deployment, turn.request, turn.rules
     parallel = request.parallel_tool_calls is not False
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
@@ -184,6 +187,7 @@ async def _plan(turn: ChatTurn, prompt: PreparedPrompt, http: Request) -> ReplyP
         logprobs=logprobs,
         constraint=await deployment.constraints.build(wanted),
         routing=routing_hints(request, http),
+        extras=engine_extras(body, request, deployment),
     )
 
 

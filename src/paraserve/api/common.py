@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.requests import Request
@@ -23,6 +24,8 @@ from paraserve.protocol.sampling import SamplingFields
 
 if TYPE_CHECKING:
     from paraserve.deployment import Deployment
+
+log = logging.getLogger(__name__)
 
 ROUTING_HEADERS = ("x-smg-routing-key", "x-data-parallel-rank")
 """Headers of a client or router that say where a request should run; they go on to the engine as they are."""
@@ -89,6 +92,19 @@ def check_logprobs(wanted: int | None, deployment: Deployment, param: str) -> No
     most = deployment.engine.info.max_logprobs
     if wanted is not None and wanted > most:
         raise RequestError(f"{param}: this engine gives at most {most}", param=param, code="invalid_value")
+
+
+def engine_extras(body: bytes, fields: SamplingFields, deployment: Deployment) -> dict[str, Any]:
+    """The fields that the operator lets through to the engine. What is left out is named in the log at debug."""
+    passed = deployment.settings.engine_extra_fields
+    debug = log.isEnabledFor(logging.DEBUG)
+    if not passed and not debug:
+        return {}
+    sent: dict[str, Any] = msgspec.json.decode(body)
+    unknown = sent.keys() - {*fields.__struct_fields__, *passed}
+    if unknown:
+        log.debug("fields that no stage reads: %s", ", ".join(sorted(unknown))[:200])
+    return {name: sent[name] for name in passed if name in sent}
 
 
 def routing_hints(fields: SamplingFields, request: Request) -> RoutingHints:

@@ -15,6 +15,7 @@ from paraserve.api.common import (
     check_stream_options,
     check_token_ids,
     deployment_of,
+    engine_extras,
     note_reply_rules,
     reply_id,
     reply_options,
@@ -42,7 +43,8 @@ MAX_CHOICES = 1024
 
 async def create_completion(request: Request) -> ASGIApp:
     deployment = deployment_of(request)
-    sent = decode_completion(await read_body(request, deployment.settings.max_body_size))
+    body = await read_body(request, deployment.settings.max_body_size)
+    sent = decode_completion(body)
     record = record_of(request.scope)
     record.read(sent.model, stream=bool(sent.stream))
     model = deployment.model_name(sent.model)
@@ -57,7 +59,7 @@ async def create_completion(request: Request) -> ASGIApp:
         n = asked.n or 1
         if len(prompts) * n > MAX_CHOICES:
             raise RequestError(f"prompt: more than {MAX_CHOICES} choices in one request", param="prompt")
-        plan = await _reply_plan(deployment, asked, prompts, policies.rules, request)
+        plan = await _reply_plan(deployment, asked, prompts, policies.rules, request, body)
         runs = plan_runs(plan, prompts, n=n, vocabulary=deployment.vocabulary)
         shape = _shape(deployment, asked, plan.request_id, model, prompts, policies.rules)
         if asked.stop_strings and any(may_reason(deployment.format, prompt.start) for prompt in prompts):
@@ -122,6 +124,7 @@ async def _reply_plan(
     prompts: Sequence[PromptPlan],
     rules: ReplyRules,
     http: Request,
+    body: bytes,
 ) -> ReplyPlan:
     check_logprobs(request.logprobs, deployment, "logprobs")
     scored = bool(request.echo) and request.logprobs is not None
@@ -148,6 +151,7 @@ async def _reply_plan(
         prompt_logprobs=scored,
         constraint=await deployment.constraints.build(wanted),
         routing=routing_hints(request, http),
+        extras=engine_extras(body, request, deployment),
     )
 
 
