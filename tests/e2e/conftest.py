@@ -36,7 +36,7 @@ class Server:
     def wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self.process.poll() is None:
-            ready = re.search(r"ready on (https?://\S+)", self.log.read_text())
+            ready = re.search(r'ready on (https?://[^\s"]+)', self.log.read_text())
             if ready:
                 self.url = ready[1]
                 return

@@ -59,7 +59,8 @@ class Server:
 def serve(path: Path, flags: Sequence[str]) -> Iterator[Server]:
     command = [sys.executable, "-m", "paraserve", "serve", "--port", "0", "--parallel", "2", "--model-path", str(path)]
     # The model's template knows no lists: without the prompt stage's own help, what flattens them is the policy.
-    command += ["--served-model-name", "m", "--context-length", str(CONTEXT), "--history-normalization", "off", *flags]
+    command += ["--served-model-name", "m", "--context-length", str(CONTEXT), "--history-normalization", "off"]
+    command += ["--log-format", "text", "--log-requests", "off", *flags]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PARASERVE_")}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     try:
