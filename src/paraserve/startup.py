@@ -196,7 +196,9 @@ def _llama_cpp(
 def choose_format(settings: ServerSettings, checkpoint: Checkpoint) -> Format:
     """How the model spells reasoning and calls: as the operator says, else as its template and tokens show."""
     template = checkpoint.templates.get(DEFAULT_TEMPLATE)
-    found = detect(template.source if template else None, checkpoint.tokenizer.added_tokens)
+    found = detect(
+        template.source if template else None, checkpoint.tokenizer.added_tokens, checkpoint.response_template
+    )
     named = settings.reasoning_parser and settings.tool_call_parser
     if found is None and not named and template is not None and "tools" in template.variables:
         log.warning(

@@ -12,10 +12,10 @@ class PromptError(Exception):
     Args:
         message: for the client: no path, no Python repr.
         param: the field to blame, as deep as known (``messages[3].content[0]``).
-        code: a word for ``error.code``, where one is useful.
+        code: a word for ``error.code``.
     """
 
-    def __init__(self, message: str, param: str = "messages", code: str | None = None) -> None:
+    def __init__(self, message: str, param: str = "messages", code: str = "invalid_value") -> None:
         super().__init__(message)
         self.message = message
         self.param = param

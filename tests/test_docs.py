@@ -1,0 +1,52 @@
+"""The reference pages say what the code has: nothing missing, nothing made up."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from paraserve.api.app import ROUTES
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+SOURCES = [path.read_text() for path in (ROOT / "src").rglob("*.py")]
+
+_CODE_PATTERNS = (
+    r'code="([a-z_]+)"',
+    r'code: str = "([a-z_]+)"',
+    r'EngineError\(\s*[\w.]+,\s*"([a-z_]+)"',
+    r'PromptError\((?:[^()]|\([^()]*\))*?"((?:template|unsupported|no_chat)_[a-z_]+)"\s*\)',
+    r'codes? = \{404: "([a-z_]+)"',
+    r'404: "[a-z_]+", 405: "([a-z_]+)"',
+    r'[A-Z_]+ = "((?:context_length_exceeded|model_not_found))"',
+)
+def codes_in_source() -> set[str]:
+    return {code for text in SOURCES for pattern in _CODE_PATTERNS for code in re.findall(pattern, text)}
+
+
+def test_every_error_code_has_a_row_and_every_row_a_code() -> None:
+    rows = [line.split("|")[2] for line in (DOCS / "errors.md").read_text().splitlines() if line.startswith("| ")]
+    documented = {code for row in rows for code in re.findall(r"`([a-z_]+)`", row)} - {"code"}
+    assert codes_in_source() - documented == set(), "without a row in docs/errors.md"
+    assert documented - codes_in_source() == set(), "rows without a code"
+
+
+def test_every_endpoint_is_listed() -> None:
+    page = (DOCS / "api.md").read_text()
+    for route in ROUTES:
+        path = route.path.replace("{model:path}", "{id}").removeprefix("/v1")
+        assert path in page, route.path
+
+
+@pytest.mark.parametrize("page", sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md")]), ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", page.read_text())
+    missing = [link for link in links if not (page.parent / link).exists()]
+    assert missing == []
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (DOCS / "README.md").read_text()
+    assert [page.name for page in DOCS.glob("*.md") if page.name not in index and page.name != "README.md"] == []
