@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 import os
 import random
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 from formats_kit import Folded, parse
-from grammar_kit import GET, OPEN_MAPS, SEARCH, TOOLS, TREE, WEATHER, Vocabulary, arguments_schema
+from grammar_kit import GET, OPEN_MAPS, PIECES, SEARCH, TOOLS, TREE, WEATHER, Vocabulary, arguments_schema
 from grammar_kit import vocabulary as vocabulary_of
+from llguidance import LLMatcher, LLTokenizer
+from tokenizers import Tokenizer
 
 from paraserve.formats.families import FORMATS
 from paraserve.formats.grammar import GrammarError, response_format_constraint, tool_call_constraint
@@ -134,3 +137,44 @@ def test_a_json_reply_beside_tools_is_calls_or_content_of_its_schema(format: For
                 assert not folded.content.strip(), text
             else:
                 jsonschema.validate(json.loads(folded.content), schema)
+
+
+@pytest.mark.parametrize(
+    ("name", "directory"), [("qwen3", "qwen3"), ("glm45", "glm-4.5"), ("deepseek_v31", "deepseek-v3.1")]
+)
+def test_the_law_holds_for_texts_drawn_from_a_real_vocabulary(shared_assets: Path, name: str, directory: str):
+    path = str(shared_assets / "tokenizers" / directory / "tokenizer.json")
+    tokenizer, vocabulary, chooser = Tokenizer.from_file(path), LLTokenizer(path), random.Random(6)
+    added = {token.content: number for number, token in tokenizer.get_added_tokens_decoder().items()}
+    enders = {number for text in PIECES if (number := tokenizer.token_to_id(text)) is not None} | set(added.values())
+    format = next(format for format in FORMATS if format.name == name)
+    grammar = tool_call_constraint(format, TOOLS, "required", target="lark", start=ReplyStart.CONTENT, tokens=added)
+    assert grammar is not None
+    finished = 0
+    for _ in range(2 * SAMPLES):
+        matcher, ids = LLMatcher(vocabulary, grammar, log_level=0), list[int]()
+        while len(ids) < 400 and not matcher.is_stopped():
+            mask = int.from_bytes(matcher.compute_bitmask(), "little")
+            ending = [number for number in enders if mask >> number & 1]
+            likely = ending if ending and chooser.random() < 0.3 + len(ids) / 100 else any_of(mask, chooser)
+            ids.append(chooser.choice(likely))
+            assert matcher.consume_token(ids[-1])
+        if not matcher.is_stopped():
+            continue
+        finished += 1
+        text = tokenizer.decode(ids, skip_special_tokens=False)
+        folded, _ = parse(
+            format, text.removesuffix(tokenizer.id_to_token(ids[-1])), tools=TOOLS, start=ReplyStart.CONTENT
+        )
+        assert folded.calls, text
+        check_calls(folded, TOOLS)
+    assert finished
+
+
+def any_of(mask: int, chooser: random.Random) -> list[int]:
+    """One random number of a bit set, found near a random place."""
+    size = mask.bit_length()
+    start = chooser.randrange(size)
+    rest = mask >> start or mask
+    first = (rest & -rest).bit_length() - 1
+    return [first + (start if mask >> start else 0)]
