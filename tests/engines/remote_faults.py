@@ -18,6 +18,7 @@ from tests.fakes.sequences import EOS, LONG, SLOW, VOCAB, FakeModel
 
 from paraserve.engines.base import Constraint, EngineError, EngineRequest, RoutingHints, Sampling
 from paraserve.engines.remote import RemoteEngine
+from paraserve.engines.vllm import VLLMEngine
 
 PROMPT = [5, 6, 7, 8]
 
@@ -313,8 +314,17 @@ class RemoteFaults:
         (received,) = remote.fake.headers
         assert received["x-smg-routing-key"] == "k"
         assert received["host"] != "evil"
-        assert "x-request-id" not in received
         assert "authorization" not in received
+
+    async def test_the_request_id_of_the_client_never_becomes_the_name_of_a_generation(self, remote: Remote) -> None:
+        hints = RoutingHints(headers={"X-Request-Id": "shared"})
+        asked = [ask(routing=hints), ask(routing=hints)]
+        for request in asked:
+            await collect(remote.engine, request)
+        names = [body.get("rid") or body.get("request_id") for body in remote.fake.requests]
+        assert names == [request.request_id for request in asked]
+        renames = isinstance(remote.engine, VLLMEngine)
+        assert [headers.get("x-request-id") for headers in remote.fake.headers] == [None if renames else "shared"] * 2
 
     async def test_extras_are_passed_on_at_both_levels(self, remote: Remote) -> None:
         await collect(remote.engine, ask(extras={"x_custom": 1, "sampling_params": {"stream_interval": 2}}))

@@ -26,9 +26,8 @@ logger = logging.getLogger(__name__)
 _HOP_HEADERS = frozenset(
     {"accept", "accept-encoding", "authorization", "connection", "content-encoding", "content-length", "content-type"}
     | {"cookie", "expect", "host", "keep-alive", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade"}
-    | {"x-request-id"}
 )
-"""Never taken from a client: they are this hop's own, or (vLLM's x-request-id) would rename the request."""
+"""Never taken from a client: they are this hop's own."""
 
 _MAX_ERROR_BODY = 64 << 10
 

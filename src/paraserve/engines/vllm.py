@@ -124,10 +124,10 @@ class VLLMEngine(RemoteEngine):
         return body
 
     def headers(self, request: EngineRequest) -> Mapping[str, str]:
+        """Without ``x-request-id``, which would rename the request: its abort would miss it."""
+        sent = {name: value for name, value in request.routing.headers.items() if name.lower() != "x-request-id"}
         rank = request.routing.data_parallel_rank
-        if rank is None:
-            return request.routing.headers
-        return {**request.routing.headers, "x-data-parallel-rank": str(rank)}
+        return sent if rank is None else {**sent, "x-data-parallel-rank": str(rank)}
 
     def decoder(self, request: EngineRequest) -> EventDecoder:
         return VLLMStream(request, self)

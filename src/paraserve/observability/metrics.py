@@ -62,7 +62,7 @@ class Metrics:
     """The registry of one server.
 
     Args:
-        models: the served names; the first stands for requests that name none.
+        models: the served names.
         policies: names of the policies that may change a request.
         build: labels of ``paraserve_build_info``.
     """
@@ -175,8 +175,6 @@ class Metrics:
         """The served name, or a word for all others."""
         if name is None:
             return NO_MODEL
-        if not name:
-            return self._models[0]
         return name if name in self._models else OTHER_MODEL
 
     def begin(self, record: RequestRecord) -> None:

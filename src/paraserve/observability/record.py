@@ -45,7 +45,7 @@ class RequestRecord:
     """The error's ``code``."""
     broken_off: Literal["client_left", "server_stopping"] | None = None
     model: str | None = None
-    """As the client named it; None where the request was not read so far."""
+    """What the client asks for; None where the request was not read so far."""
     stream: bool = False
     reply_id: str = ""
     normalizations: Sequence[str] = ()
@@ -62,9 +62,9 @@ class RequestRecord:
     """Tokens that the metrics have counted already."""
     _ledger: PolicyLedger | None = None
 
-    def read(self, model: str | None, *, stream: bool) -> None:
-        """The request is decoded. ``model`` is None where it names none."""
-        self.model, self.stream, self.decoded = model or "", stream, perf_counter()
+    def read(self, model: str, *, stream: bool) -> None:
+        """The request is decoded. ``model`` is what it asks for, by name or by default."""
+        self.model, self.stream, self.decoded = model, stream, perf_counter()
 
     def begin(
         self,
