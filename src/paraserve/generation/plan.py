@@ -76,7 +76,7 @@ def _run(plan: ReplyPlan, prompt: PromptPlan, index: int, of_prompt: int, vocabu
     if sampling.seed is not None and of_prompt:
         sampling = replace(sampling, seed=(sampling.seed + of_prompt) % 2**32)
     request = EngineRequest(
-        request_id=f"{plan.request_id}-{index}",
+        request_id=f"{plan.request_id}-{index:04}",  # of one length: SGLang aborts whatever begins with the given id
         token_ids=prompt.token_ids,
         sampling=sampling,
         constraint=plan.constraint,
