@@ -86,6 +86,7 @@ class ServerSettings:
 
     host: str = setting("127.0.0.1", group=SERVER, help="Address to listen on; 0.0.0.0 for every interface.")
     port: int = setting(30000, group=SERVER, minimum=0, maximum=65535, help="Port to listen on; 0 takes a free one.")
+    playground: bool = setting(True, group=SERVER, help="Show a page to try the model at / to a browser.")
     max_body_size: int = setting(
         64 * 2**20, group=SERVER, size=True, minimum=1024, help="Largest request body; a larger one is answered 413."
     )
@@ -246,6 +247,12 @@ class ServerSettings:
         group=FORMATS,
         help="Whose argument schemas the engine is made to obey when the model may choose to call: nobody's, those of "
         "tools with strict: true, every tool's.",
+    )
+    unsupported_schema_keywords: Literal["reject", "drop"] = setting(
+        "reject",
+        group=FORMATS,
+        help="What a JSON schema gets that uses a keyword which no grammar can express: a 400 that names it, or "
+        "enforcement without that keyword.",
     )
     undeclared_tools: Literal["content", "call"] = setting(
         "content",

@@ -248,7 +248,9 @@ def join(
         chat=chat if checkpoint.templates else None,
         format=format,
         markers=markers,
-        constraints=ConstraintBuilder(format, info, tokenizer.added_tokens),
+        constraints=ConstraintBuilder(
+            format, info, tokenizer.added_tokens, lenient=settings.unsupported_schema_keywords == "drop"
+        ),
         names=settings.served_model_name or (model_path.stem if model_path.suffix == ".gguf" else model_path.name,),
         context_length=min(limits),
         sampling_defaults=model_defaults(checkpoint.generation_config),

@@ -109,6 +109,7 @@ class TestLlamaCppContract(EngineContract):
                 Constraint("json_schema", "[]"),
                 Constraint("regex", "("),
                 Constraint("ebnf", "root ::= ("),
+                Constraint("ebnf", '%llguidance {}\nstart: "a"'),
                 Constraint("ebnf", 'root ::= root "a"'),
                 Constraint("lark", 'start: "a'),
                 Constraint("lark", "start: missing"),

@@ -133,9 +133,12 @@ def grammar_of(constraint: Constraint, *, lark: bool) -> dict[str, Any]:
         EngineError: 400, the value is not what its kind says.
     """
     if constraint.kind == "ebnf":
+        if constraint.value.lstrip().startswith(LARK_MARK):  # another language, by the server's reading
+            raise EngineError(400, "invalid_constraint", "The grammar is not EBNF.", param=constraint.param)
         return {"grammar": constraint.value}
     if constraint.kind == "lark":
-        return {"grammar": LARK_HEADER + constraint.value}
+        headed = constraint.value.startswith(LARK_MARK)
+        return {"grammar": constraint.value if headed else LARK_HEADER + constraint.value}
     if constraint.kind == "regex":
         return {"grammar": f"{LARK_HEADER}start: {lark_regex(constraint.value)}\n"}
     schema = {"type": "object"} if constraint.kind == "json_object" else _schema(constraint.value)

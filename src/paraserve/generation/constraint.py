@@ -76,12 +76,16 @@ class ConstraintBuilder:
 
     Args:
         added_tokens: text to id of the tokenizer's added tokens, for grammars that match markers by id.
+        lenient: leave out the schema keywords that no grammar can express, instead of refusing the request.
     """
 
-    def __init__(self, format: Format, info: EngineInfo, added_tokens: Mapping[str, int]) -> None:
+    def __init__(
+        self, format: Format, info: EngineInfo, added_tokens: Mapping[str, int], *, lenient: bool = False
+    ) -> None:
         self._format = format
         self._info = info
         self._tokens = added_tokens
+        self._lenient = lenient
         self._cache: OrderedDict[bytes, str | None] = OrderedDict()
 
     async def build(self, wanted: Wanted) -> Constraint | None:
@@ -150,7 +154,8 @@ class ConstraintBuilder:
             try:
                 self._cache[key] = await asyncio.to_thread(self._write, wanted, target)
             except GrammarError as error:
-                raise RequestError(str(error), param=error.path, code="unsupported_schema") from None
+                param = "response_format" if error.path.startswith("response_format") else error.path
+                raise RequestError(str(error), param=param, code="unsupported_schema") from None
             if len(self._cache) > CACHED_GRAMMARS:
                 self._cache.popitem(last=False)
         self._cache.move_to_end(key)
@@ -167,6 +172,8 @@ class ConstraintBuilder:
                 parallel=wanted.parallel,
                 start=wanted.start,
                 tokens=self._tokens,
+                lenient=self._lenient,
+                path="response_format.json_schema.schema",
             )
         return tool_call_constraint(
             self._format,
@@ -176,6 +183,7 @@ class ConstraintBuilder:
             parallel=wanted.parallel,
             start=wanted.start,
             tokens=self._tokens,
+            lenient=self._lenient,
         )
 
 
