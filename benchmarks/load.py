@@ -1,0 +1,257 @@
+"""What a streamed token and a request cost a server, in CPU time, beside the least that ASGI on uvicorn can do.
+
+    python benchmarks/load.py                    # the whole table
+    python benchmarks/load.py plain small        # rows whose name has one of the words
+    python benchmarks/load.py --against http://127.0.0.1:8000 --against-pid 4242
+
+Each row runs the floor and the server in turns (floor, server, floor, …), so that a noisy machine is noisy for both,
+and shows medians. Microseconds of CPU of the server's process tree, which holds the scripted engine as well: its own
+share is the row "scripted engine alone", and nothing is subtracted. ``--against`` sends the same requests to a peer;
+its CPU is shown when its process id is given. Prints Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+
+import uvloop
+from load_client import Reply, Target, run_load
+from load_scenarios import SCENARIOS, script
+from load_servers import ServerProcess, floor_command, free_port, model_at, paraserve_command, served
+
+from paraserve.engines.base import EngineRequest, Sampling
+from paraserve.engines.embedded import default_model_path
+from paraserve.engines.script_file import scripted_engine
+from paraserve.prompt.checkpoint import load_checkpoint
+from paraserve.prompt.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Args:
+    pace: seconds between tokens (between bursts); 0 is full speed.
+    burst: tokens that the engine gives at once.
+    requests: in one run; enough that CPU time, which the system counts in steps of 10 ms, says something.
+    limit: the target: how many times the floor, or microseconds.
+    """
+
+    name: str
+    scenario: str
+    streams: int = 64
+    tokens: int = 256
+    pace: float = 0.0
+    burst: int = 1
+    requests: int = 64
+    ratio: float | None = None
+    microseconds: float | None = None
+
+    @property
+    def per_token(self) -> bool:
+        return SCENARIOS[self.scenario].stream
+
+
+ROWS = (
+    Row("plain, 64 streams, 5 ms", "plain", pace=0.005, requests=256, ratio=1.4),
+    Row("plain, 1,024 streams, 10 ms", "plain", streams=1024, pace=0.030, requests=1024, ratio=1.4),
+    Row("reasoning, 64 streams, 5 ms", "reasoning", pace=0.005, requests=256, ratio=1.5),
+    Row("GLM call, 64 streams, 5 ms", "glm-call", pace=0.005, requests=256, ratio=1.8),
+    Row("GLM call, 16k tokens, 16 streams, 5 ms", "glm-call", tokens=16_384, streams=16, pace=0.002, requests=16, ratio=1.8),
+    Row("GLM eight calls, 64 streams, 5 ms", "glm-8-calls", pace=0.005, requests=256, ratio=1.8),
+    Row("Kimi call, 64 streams, 5 ms", "kimi-call", pace=0.005, requests=256, ratio=1.8),
+    Row("Qwen call, 64 streams, 5 ms", "qwen-call", pace=0.005, requests=256),
+    Row("Hermes call, 64 streams, 5 ms", "hermes-call", pace=0.005, requests=256),
+    Row("plain, one token a turn, full speed", "plain", requests=1024),
+    Row("plain, full speed, 16 at once", "plain", burst=16, requests=2048, microseconds=3.0),
+    Row("plain, full speed, 16 at once, 1 stream", "plain", streams=1, burst=16, tokens=4096, requests=64),
+    Row("plain, full speed, 512 streams", "plain", streams=512, burst=16, requests=2048, microseconds=3.0),
+    Row("GLM call, full speed, 16 at once", "glm-call", burst=16, requests=1024),
+    Row("Kimi call, full speed, 16 at once", "kimi-call", burst=16, requests=1024),
+    Row("small, not streamed", "small", tokens=8, burst=16, streams=16, requests=8000, microseconds=100.0),
+    Row("1,200-token prompt, 5 tools, not streamed", "1200-token prompt, 5 tools", tokens=8, burst=16, streams=16, requests=3000, microseconds=330.0),
+    Row("200 KB prompt, not streamed", "200 KB prompt", tokens=8, burst=16, streams=4, requests=40),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run against one server: CPU in microseconds for each token (or request), and the replies."""
+
+    cost: float
+    replies: list[Reply]
+    seconds: float
+
+
+def measure(server: ServerProcess, target: Target, row: Row) -> Run:
+    request = target.request("/v1/chat/completions", SCENARIOS[row.scenario].body())
+    before, began = server.cpu() if server.pid else 0.0, time.monotonic()
+    replies = uvloop.run(run_load(target, request, streams=row.streams, requests=row.requests))
+    used = (server.cpu() if server.pid else 0.0) - before
+    failed = [reply.error for reply in replies if reply.error]
+    if failed:
+        raise SystemExit(f"{row.name}: {len(failed)} of {len(replies)} requests failed: {failed[0]}")
+    units = sum(reply.tokens for reply in replies) if row.per_token else len(replies)
+    return Run(used / units * 1e6, replies, time.monotonic() - began)
+
+
+class Bench:
+    """Args: against: a peer, or none."""
+
+    def __init__(self, tokenizer: Tokenizer, runs: int, against: tuple[ServerProcess, Target] | None) -> None:
+        self._tokenizer = tokenizer
+        self._end_id = min(tokenizer.eos_token_ids)
+        self._runs = runs
+        self._against = against
+
+    def run(self, row: Row, directory: Path) -> str:
+        """The row as Markdown."""
+        scenario = SCENARIOS[row.scenario]
+        ids = scenario.reply_ids(self._tokenizer, row.tokens, self._end_id)
+        path = directory / "script.json"
+        path.write_text(script(ids, pace=row.pace, burst=row.burst))
+        with ExitStack() as stack:
+            port, floor_port = free_port(), free_port()
+            ours = stack.enter_context(served(paraserve_command(port, path, scenario.flags()), port))
+            floor = stack.enter_context(served(floor_command(floor_port, len(ids), row.pace), floor_port))
+            sides = [(floor, Target(floor.url)), (ours, Target(ours.url))]
+            if self._against is not None:
+                sides.append(self._against)
+            for server, target in sides:  # caches, pools and lazy imports
+                warm = Row("", row.scenario, requests=row.streams, streams=row.streams)
+                measure(server, target, warm)
+            costs: list[list[float]] = [[] for _ in sides]
+            first: list[float] = []
+            for _ in range(self._runs):
+                for side, (server, target) in enumerate(sides):
+                    run = measure(server, target, row)
+                    costs[side].append(run.cost)
+                    if side == 1:
+                        first += [reply.first for reply in run.replies]
+            medians = [statistics.median(side) for side in costs]
+            cells = [f"{medians[0]:.1f}", f"{medians[1]:.1f} ({min(costs[1]):.1f}–{max(costs[1]):.1f})"]
+            cells += [f"{medians[1] / medians[0]:.2f}", _target(row, medians), f"{ours.resident() / 2**20:.0f}"]
+            cells += [f"{median:.1f}" if median else "–" for median in medians[2:]]
+        return f"| {row.name} | " + " | ".join(cells) + " |"
+
+
+def _target(row: Row, medians: Sequence[float]) -> str:
+    if row.ratio is not None:
+        return f"{'met' if medians[1] <= row.ratio * medians[0] else 'missed'}: ≤ {row.ratio} x floor"
+    if row.microseconds is not None:
+        return f"{'met' if medians[1] <= row.microseconds else 'missed'}: ≤ {row.microseconds:g} µs"
+    return "–"
+
+
+def engine_alone(path: Path, tokens: int) -> float:
+    """Microseconds of CPU that the scripted engine itself takes for a token, its waiting included."""
+    engine = scripted_engine(path, encode=lambda _: [])
+    request = EngineRequest("alone", [1], Sampling(max_tokens=tokens))
+
+    async def consume() -> int:
+        return sum([len(chunk.token_ids) async for chunk in engine.generate(request)])
+
+    async def work() -> float:
+        before = time.process_time()
+        counts = await asyncio.gather(*(consume() for _ in range(64)))
+        return (time.process_time() - before) / sum(counts) * 1e6
+
+    return uvloop.run(work())
+
+
+def first_token(tokenizer: Tokenizer, directory: Path) -> list[str]:
+    """Time to the first token of a 1 KB prompt, alone and beside 64 busy streams."""
+    path = directory / "script.json"
+    end_id = min(tokenizer.eos_token_ids)
+    path.write_text(script(SCENARIOS["plain"].reply_ids(tokenizer, 256, end_id), pace=0.005, burst=1))
+    probe_body = {**SCENARIOS["plain"].body(), "max_tokens": 2}
+    probe_body["messages"] = [{"role": "user", "content": "x" * 1000}]
+    port = free_port()
+    with served(paraserve_command(port, path, SCENARIOS["plain"].flags()), port) as server:
+        target = Target(server.url)
+        probe = target.request("/v1/chat/completions", probe_body)
+        busy_request = target.request("/v1/chat/completions", SCENARIOS["plain"].body())
+
+        async def times(busy: int) -> list[float]:
+            load = asyncio.ensure_future(run_load(target, busy_request, streams=64, requests=busy)) if busy else None
+            await asyncio.sleep(0.2 if busy else 0)
+            replies = []
+            connection = await target.connect()
+            for _ in range(300):
+                replies.append(await connection.send(probe))
+                await asyncio.sleep(0.005)
+            connection.close()
+            if load is not None:
+                load.cancel()
+                await asyncio.gather(load, return_exceptions=True)
+            return sorted(reply.first * 1e3 for reply in replies[20:])
+
+        alone, beside = uvloop.run(times(0)), uvloop.run(times(1_000_000))
+    lines = []
+    for name, found in (("idle", alone), ("beside 64 streams", beside)):
+        p99 = found[int(len(found) * 0.99)]
+        lines.append(f"| first token, 1 KB prompt, {name} | {statistics.median(found):.2f} | {p99:.2f} |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", help="only rows whose name has one of these")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--against", metavar="URL", help="a peer that gets the same requests")
+    parser.add_argument("--against-pid", type=int, default=0, help="the peer's process, to show its CPU")
+    options = parser.parse_args()
+    tokenizer = load_checkpoint(default_model_path()).tokenizer
+    against = None
+    if options.against:
+        peer = Target(options.against, model_at(options.against))
+        against = (ServerProcess(options.against, options.against_pid), peer)
+    bench = Bench(tokenizer, options.runs, against)
+    rows = [row for row in ROWS if not options.words or any(word in row.name for word in options.words)]
+    packages = ", ".join(f"{name} {version(name)}" for name in ("paraserve", "uvicorn", "uvloop", "msgspec"))
+    print(f"{date.today()}, {_processor()}, Python {platform.python_version()}, {packages}, {options.runs} runs\n")
+    print("| row | floor µs | paraserve µs (range) | ratio | target | MB |" + (" peer µs |" if against else ""))
+    print("|---|---|---|---|---|---|" + ("---|" if against else ""))
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        for row in rows:
+            print(bench.run(row, directory), flush=True)
+        if not options.words or "engine" in options.words:
+            _print_engine(tokenizer, directory)
+        if not options.words or "first" in options.words:
+            print("\n| | median ms | p99 ms |\n|---|---|---|")
+            print("\n".join(first_token(tokenizer, directory)))
+
+
+def _print_engine(tokenizer: Tokenizer, directory: Path) -> None:
+    path = directory / "script.json"
+    ids = SCENARIOS["plain"].reply_ids(tokenizer, 256, min(tokenizer.eos_token_ids))
+    shapes: dict[str, Callable[[], str]] = {
+        "5 ms": lambda: script(ids, pace=0.005, burst=1),
+        "one token a turn": lambda: script(ids, pace=0.0, burst=1),
+        "16 at once": lambda: script(ids * 16, pace=0.0, burst=16),
+    }
+    for name, write in shapes.items():
+        path.write_text(write())
+        costs = sorted(engine_alone(path, 20_000) for _ in range(3))
+        print(f"| scripted engine alone, {name} | – | {costs[1]:.1f} | – | – | – |")
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+if __name__ == "__main__":
+    main()
