@@ -13,6 +13,7 @@ from paraserve.api.edge import edge
 from paraserve.api.errors import on_bug, on_http_error, on_request_error
 from paraserve.api.middleware import StopAnswers
 from paraserve.api.observed import Observed, endpoint_names
+from paraserve.api.pages import page_routes
 from paraserve.api.streams import ClientGone, on_client_gone
 from paraserve.deployment import Deployment
 from paraserve.engines.base import EngineError
@@ -41,16 +42,17 @@ ROUTES = [
 def create_app(deployment: Deployment) -> Starlette:
     """An app that serves ``deployment``, whose engine has been started by the caller."""
     settings = deployment.settings
+    routes = [*ROUTES, *page_routes(settings)]
     metrics = metrics_of(deployment)
     request_log = RequestLog(settings.log_requests, settings.log_requests_size)
     app = Starlette(
-        routes=ROUTES,
+        routes=routes,
         middleware=[
             Middleware(
                 Observed,
                 metrics=metrics,
                 request_log=request_log,
-                endpoint=endpoint_names(ROUTES, settings.root_path),
+                endpoint=endpoint_names(routes, settings.root_path),
             ),
             Middleware(StopAnswers),
             *edge(deployment.settings),

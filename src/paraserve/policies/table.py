@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Literal, get_args
 
 import msgspec
 
@@ -50,6 +50,11 @@ class PolicyState(msgspec.Struct, frozen=True):
     on: bool
     endpoints: list[str]
     summary: str
+
+
+class PolicyList(msgspec.Struct, frozen=True, kw_only=True):
+    object: Literal["list"] = "list"
+    data: list[PolicyState]
 
 
 class Policies:

@@ -17,61 +17,61 @@ Message = dict[str, Any]
 Part = dict[str, Any]
 
 
-class _Url(msgspec.Struct):
+class MediaUrl(msgspec.Struct):
     url: str
     detail: str | None = None
 
 
-class _Part(msgspec.Struct):
+class ContentPart(msgspec.Struct):
     type: str
     text: str | msgspec.UnsetType = msgspec.UNSET
-    image_url: _Url | msgspec.UnsetType = msgspec.UNSET
-    video_url: _Url | msgspec.UnsetType = msgspec.UNSET
-    audio_url: _Url | msgspec.UnsetType = msgspec.UNSET
+    image_url: MediaUrl | msgspec.UnsetType = msgspec.UNSET
+    video_url: MediaUrl | msgspec.UnsetType = msgspec.UNSET
+    audio_url: MediaUrl | msgspec.UnsetType = msgspec.UNSET
 
 
-_Content = str | list[_Part] | None
+Content = str | list[ContentPart] | None
 
 
-class _FunctionCall(msgspec.Struct):
+class PastFunctionCall(msgspec.Struct):
     name: str
     arguments: str | dict[str, Any] | list[Any] | None = None
     """A JSON text by the API. What else may stand here, and what becomes of it, is ``prompt``'s rule."""
 
 
-class _ToolCall(msgspec.Struct):
-    function: _FunctionCall
+class PastToolCall(msgspec.Struct):
+    function: PastFunctionCall
     id: str | None = None
     type: Literal["function"] = "function"
 
 
-class _Message(msgspec.Struct, tag_field="role"):
-    content: _Content = None
+class MessageFields(msgspec.Struct, tag_field="role"):
+    content: Content = None
 
 
-class _System(_Message, tag="system"):
+class SystemMessage(MessageFields, tag="system"):
     pass
 
 
-class _Developer(_Message, tag="developer"):
+class DeveloperMessage(MessageFields, tag="developer"):
     pass
 
 
-class _User(_Message, tag="user"):
+class UserMessage(MessageFields, tag="user"):
     pass
 
 
-class _Assistant(_Message, tag="assistant"):
+class AssistantTurn(MessageFields, tag="assistant"):
     reasoning_content: str | None = None
     reasoning: str | None = None
-    tool_calls: list[_ToolCall] | None = None
+    tool_calls: list[PastToolCall] | None = None
 
 
-class _Tool(_Message, tag="tool"):
+class ToolMessage(MessageFields, tag="tool"):
     tool_call_id: str | None = None
 
 
-_AnyMessage = _System | _Developer | _User | _Assistant | _Tool
+AnyMessage = SystemMessage | DeveloperMessage | UserMessage | AssistantTurn | ToolMessage
 
 _URL_PARTS = ("image_url", "video_url", "audio_url")
 _PART_FIELDS = ("text", *_URL_PARTS)
@@ -91,7 +91,7 @@ def check_messages(messages: list[Message], param: str = "messages") -> list[Mes
         raise RequestError(f"{param}: at least one message is required", param=param, code="invalid_value")
     repaired = [_repair(message) for message in messages]
     try:
-        msgspec.convert(repaired, list[_AnyMessage])
+        msgspec.convert(repaired, list[AnyMessage])
     except msgspec.ValidationError as error:
         raise from_validation(error, param) from None
     for i, message in enumerate(repaired):

@@ -29,12 +29,12 @@ class ToolDefinition(msgspec.Struct, frozen=True):
     type: Literal["function"]
 
 
-class _NamedFunction(msgspec.Struct, frozen=True):
+class NamedFunction(msgspec.Struct, frozen=True):
     name: str
 
 
-class _NamedToolChoice(msgspec.Struct, frozen=True):
-    function: _NamedFunction
+class NamedToolChoice(msgspec.Struct, frozen=True):
+    function: NamedFunction
     type: Literal["function"]
 
 
@@ -78,7 +78,7 @@ def tool_choice_in_force(choice: ToolChoice | None, functions: Sequence[Function
         name = None
     else:
         try:
-            name = msgspec.convert(choice, _NamedToolChoice).function.name
+            name = msgspec.convert(choice, NamedToolChoice).function.name
         except msgspec.ValidationError as error:
             raise from_validation(error, "tool_choice") from None
     if not functions and choice not in ("none", "auto"):

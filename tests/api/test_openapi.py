@@ -1,0 +1,127 @@
+"""The description of the API: valid, complete, and true of what the app answers."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from openapi_spec_validator import OpenAPIV31SpecValidator
+from starlette.routing import Route
+from tests.api.wire import CHAT, COMPLETIONS, chunks
+from tests.toy import client, deployment, engine, reply
+
+from paraserve.api.app import ROUTES
+from paraserve.api.endpoints import ENDPOINTS, FIELD_TEXTS, STATUS_TEXTS, Endpoint
+from paraserve.api.openapi import openapi_document
+from paraserve.protocol.chunks import ChatCompletionChunk, CompletionChunk
+
+CALL = reply('<think>Hm.</think><tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>')
+WITH_TOOL = {"tools": [{"type": "function", "function": {"name": "f"}}]}
+SERVED_WITHOUT_BODY = [endpoint for endpoint in ENDPOINTS if endpoint.takes is None]
+EXAMPLES = [(endpoint, name) for endpoint in ENDPOINTS for name in endpoint.examples]
+
+
+def test_it_is_valid_openapi() -> None:
+    OpenAPIV31SpecValidator(openapi_document()).validate()
+
+
+def test_it_has_the_routes_of_the_app_and_no_others() -> None:
+    def spelled(route: Route) -> str:
+        return re.sub(r":\w+}", "}", route.path)
+
+    routes = {
+        (spelled(route), method.lower()) for route in ROUTES for method in route.methods or () if method != "HEAD"
+    }
+    assert {(endpoint.path, endpoint.method) for endpoint in ENDPOINTS} == routes
+
+
+def test_every_status_and_every_described_field_exists() -> None:
+    document = openapi_document()
+    statuses = {s for path in document["paths"].values() for op in path.values() for s in op["responses"]}
+    assert statuses == {str(status) for status in STATUS_TEXTS}
+    requests = [schema for name, schema in document["components"]["schemas"].items() if name.endswith("Request")]
+    assert {name for schema in requests for name in schema["properties"]} >= FIELD_TEXTS.keys()
+
+
+async def test_it_is_served_with_the_path_that_a_proxy_shows() -> None:
+    async with client(deployment(engine(), root_path="/llm", api_key=("sesame",))) as http:
+        document = (await http.get("/openapi.json")).json()
+    assert document["servers"] == [{"url": "/llm"}]
+    assert "sesame" not in json.dumps(document)
+
+
+@pytest.mark.parametrize("shown", EXAMPLES, ids=lambda shown: f"{shown[0].path} {shown[1]}")
+async def test_every_example_is_served(shown: tuple[Endpoint, str]) -> None:
+    endpoint, name = shown
+    async with client(deployment(engine(CALL))) as http:
+        response = await http.post(endpoint.path, json=endpoint.examples[name])
+    assert response.status_code == 200
+    if endpoint.examples[name].get("stream"):
+        for chunk in chunks(response.text):
+            msgspec.convert(chunk, endpoint.stream)
+    else:
+        msgspec.convert(response.json(), endpoint.answer)
+
+
+@pytest.mark.parametrize("endpoint", SERVED_WITHOUT_BODY, ids=lambda endpoint: endpoint.path)
+async def test_every_answer_has_the_described_type(endpoint: Endpoint) -> None:
+    async with client(deployment(engine())) as http:
+        response = await http.get(endpoint.path.replace("{model}", "toy"))
+    assert response.status_code == 200
+    if isinstance(endpoint.answer, str):
+        assert response.headers["content-type"].startswith(endpoint.answer)
+    else:
+        msgspec.convert(response.json(), endpoint.answer)
+
+
+@pytest.mark.parametrize(
+    ("path", "type_", "fields"),
+    [
+        (CHAT, ChatCompletionChunk, {**WITH_TOOL, "messages": [{"role": "user", "content": "hi"}]}),
+        (CHAT, ChatCompletionChunk, {"messages": [{"role": "user", "content": "hi"}], "logprobs": True, "n": 2}),
+        (COMPLETIONS, CompletionChunk, {"prompt": "hi", "logprobs": 2, "echo": True}),
+    ],
+)
+@pytest.mark.parametrize("usage", ["include_usage", "continuous_usage_stats"])
+@pytest.mark.parametrize("stream_usage", ["requested", "last-choice"])
+async def test_events_have_the_described_fields_and_no_others(
+    path: str, type_: type, fields: dict[str, Any], usage: str, stream_usage: str
+) -> None:
+    async with client(deployment(engine(CALL, CALL), openai_stream_usage=stream_usage)) as http:
+        response = await http.post(path, json={**fields, "stream": True, "stream_options": {usage: True}})
+    parts = chunks(response.text)
+    assert len(parts) > 2
+    for part in parts:
+        assert json.loads(msgspec.json.encode(msgspec.convert(part, type_))) == part
+
+
+async def test_the_pages_hold_their_own_script_and_style_and_nothing_from_outside() -> None:
+    async with client(deployment(engine(), root_path='/a"b')) as http:
+        for path in ("/docs", "/"):
+            response = await http.get(path)
+            assert response.status_code == 200
+            policy = response.headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            assert not re.search(r"""(?:src|href)=["'](?:https?:)?//""", response.text)
+            assert '<base href="/a&quot;b/">' in response.text
+            assert " style=" not in response.text, "the policy would drop it"
+            assert not re.search(r"<[^>]* on\w+=", response.text), "the policy would drop it"
+
+
+async def test_the_playground_can_be_left_out() -> None:
+    async with client(deployment(engine(), playground=False)) as http:
+        assert (await http.get("/")).status_code == 404
+        assert (await http.get("/docs")).status_code == 200
+
+
+async def test_the_root_path_itself_leads_to_the_playground() -> None:
+    async with client(deployment(engine(), root_path="/llm")) as http:
+        http.follow_redirects = True
+        response: httpx.Response = await http.get("/llm")
+    assert response.status_code == 200
+    assert "text/html" in response.headers["content-type"]
