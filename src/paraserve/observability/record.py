@@ -42,7 +42,7 @@ class RequestRecord:
     """How it came out: the HTTP status, or the one that a failure after a stream's head would have had, or 499 for a
     client that left."""
     error: str | None = None
-    """The error's ``code``."""
+    """The error's ``code``, or ``status_400`` and the like for one that has none."""
     broken_off: Literal["client_left", "server_stopping"] | None = None
     model: str | None = None
     """What the client asks for; None where the request was not read so far."""
@@ -104,7 +104,7 @@ class RequestRecord:
     def fail(self, status: int, code: str | None) -> None:
         """An error went out. A client that left stays one that left."""
         if self.broken_off != "client_left":
-            self.status, self.error = status, code
+            self.status, self.error = status, code or f"status_{status}"
 
     @property
     def policies(self) -> Sequence[str]:

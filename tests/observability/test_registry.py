@@ -1,0 +1,141 @@
+"""The registry: bulk observations, several processes, and what the operating page and the dashboard say of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.observability.scrape import read
+
+from paraserve.generation.course import GAP_BOUNDS, Course
+from paraserve.observability.histogram import BulkHistogram
+from paraserve.observability.metrics import Metrics
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "operating.md").read_text()
+DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "paraserve.json").read_text())
+SUFFIXES = ("_bucket", "_sum", "_count")
+
+
+def declared() -> dict[str, tuple[str, set[str]]]:
+    """Every metric of ours: name to kind and label names, as a scraper sees them."""
+    metrics = Metrics(["toy"], policies=["p"], build={"version": "1", "engine": "e", "engine_version": "2"})
+    found = {}
+    for collected in metrics.registry.collect():
+        name = collected.name + ("_total" if collected.type == "counter" else "")
+        if name.startswith("paraserve_"):
+            found[name] = (collected.type, set(vars(metrics.registry._names_to_collectors[name])["_labelnames"]))
+    return found
+
+
+def documented() -> dict[str, tuple[str, set[str]]]:
+    """The rows of the page's table of metrics: name, kind, labels, meaning."""
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in PAGE.splitlines()
+        if line.startswith("| `paraserve_")
+    ]
+    return {row[0].strip("`"): (row[1], set(re.findall(r"`(\w+)`", row[2]))) for row in rows}
+
+
+def test_every_metric_is_documented_with_its_kind_and_labels_and_nothing_else_is() -> None:
+    assert documented() == declared()
+
+
+def expressions(panel: Any) -> list[str]:
+    """Every query below a part of the dashboard."""
+    if isinstance(panel, dict):
+        here = [panel["expr"]] if "expr" in panel else []
+        return here + [found for value in panel.values() for found in expressions(value)]
+    return [found for value in panel for found in expressions(value)] if isinstance(panel, list) else []
+
+
+def test_the_dashboard_asks_for_metrics_and_labels_that_there_are() -> None:
+    queries = expressions(DASHBOARD)
+    assert len(queries) > 15
+    for query in queries:
+        names = re.findall(r"\b(paraserve_\w+)", query)
+        assert names, query
+        for name in names:
+            base = next((name.removesuffix(suffix) for suffix in SUFFIXES if name.endswith(suffix)), name)
+            kind, labels = declared()[name if name in declared() else base]
+            assert (kind == "histogram") == (base != name), query
+            used = {label for part in re.findall(name + r"\{([^}]*)\}", query) for label in re.findall(r"(\w+)=", part)}
+            used |= {label for part in re.findall(r"by \(([^)]*)\)", query) for label in re.split(r",\s*", part)}
+            assert used - {"le", "instance", "job"} <= labels, query
+
+
+def test_every_metric_of_requests_is_on_the_dashboard() -> None:
+    text = json.dumps(DASHBOARD)
+    assert [name for name in declared() if name not in text] == []
+
+
+@given(st.lists(st.floats(0, 10), max_size=40))
+def test_observations_by_the_thousand_are_what_single_ones_would_have_been(values: list[float]) -> None:
+    single, bulk = CollectorRegistry(), CollectorRegistry()
+    one = Histogram("h", "text", ["model"], buckets=GAP_BOUNDS, registry=single).labels("toy")
+    many = BulkHistogram("h", "text", ["model"], buckets=GAP_BOUNDS, registry=bulk).labels("toy")
+    counts = [0] * (len(GAP_BOUNDS) + 1)
+    for value in values:
+        one.observe(value)
+        counts[next((i for i, bound in enumerate(GAP_BOUNDS) if value <= bound), len(GAP_BOUNDS))] += 1
+    many.add(counts, sum(values))
+    expected, found = (_numbers(registry) for registry in (single, bulk))
+    assert found == pytest.approx(expected)
+
+
+def _numbers(registry: CollectorRegistry) -> dict[tuple[str, str], float]:
+    families = text_string_to_metric_families(generate_latest(registry).decode())
+    samples = [sample for family in families for sample in family.samples]
+    return {(s.name, s.labels.get("le", "")): s.value for s in samples if not s.name.endswith("_created")}
+
+
+def test_tokens_of_one_chunk_share_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 1.0, 1.04, 1.05])
+    monkeypatch.setattr("paraserve.generation.course.perf_counter", lambda: next(clock))
+    course = Course()
+    course.ask()
+    course.take(3)
+    course.take(0)
+    course.take(4)
+    course.take(1)
+    counts, total = course.take_gaps()
+    assert course.first == 1.0
+    assert total == pytest.approx(0.05)
+    assert sum(counts) == 5
+    assert counts[GAP_BOUNDS.index(0.01)] == 5
+    assert course.take_gaps() == ([0] * len(counts), 0.0)
+
+
+WORKER = """
+from prometheus_client.multiprocess import MultiProcessCollector
+from paraserve.observability.metrics import Metrics
+from paraserve.observability.record import RequestRecord
+metrics = Metrics(["toy"], build={"version": "1", "engine": "e", "engine_version": "2"})
+record = RequestRecord("id", "POST", "/v1/chat/completions", status=200, model="toy")
+metrics.begin(record)
+metrics.end(record)
+encode, _ = metrics.exposition("")
+print(encode().decode())
+"""
+
+
+def test_several_processes_answer_with_the_sum(tmp_path: Path) -> None:
+    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    outputs = [
+        subprocess.run([sys.executable, "-c", WORKER], env=environment, capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    seen = read(outputs[-1].stdout)
+    assert seen.value("requests_total", status="200", stream="false") == 2
+    assert seen.value("build_info") == 1
