@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,23 @@ def test_tokens_of_one_chunk_share_its_time(monkeypatch: pytest.MonkeyPatch) -> 
     assert sum(counts) == 5
     assert counts[GAP_BOUNDS.index(0.01)] == 5
     assert course.take_gaps() == ([0] * len(counts), 0.0)
+
+
+def test_what_a_course_holds_does_not_grow_with_the_reply() -> None:
+    course = Course()
+    course.ask()
+    for _ in range(100):
+        course.take(1)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(5000):
+            course.take(1)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 2000
+    assert sum(course.gaps) == 5099
 
 
 WORKER = """

@@ -59,7 +59,7 @@ class Observed:
                 headers = MutableHeaders(scope=message)
                 headers[REQUEST_ID_HEADER] = record.id
                 record.answer(message["status"], headers.get(RESPONSE_HEADER))
-            elif len(record.reply) < kept:
+            elif kept and len(record.reply) < kept:
                 record.reply += message.get("body", b"")[: kept - len(record.reply)]
             await send(message)
 
