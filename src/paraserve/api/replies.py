@@ -7,7 +7,7 @@ the stream; the preflight policy holds the head until the first chunk is there, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,7 +23,8 @@ from paraserve.generation.events import ReplyEvent
 from paraserve.observability.record import RequestRecord
 from paraserve.policies.base import PolicyLedger, ReplyRules
 
-ReplyEvents = AsyncGenerator[ReplyEvent, None]
+ReplyEvents = AsyncGenerator[Sequence[ReplyEvent], None]
+"""Lots of events, each of those that were there together."""
 
 
 class Fold(Protocol):
@@ -49,8 +50,9 @@ async def whole(request: Request, events: ReplyEvents, fold: Fold, options: Repl
 
     async def work() -> bytes:
         async with aclosing(events):
-            async for reply_event in events:
-                fold.take(reply_event)
+            async for lot in events:
+                for reply_event in lot:
+                    fold.take(reply_event)
         return fold.response()
 
     body = await unless_gone(request.receive, work())
@@ -75,11 +77,11 @@ async def streamed(request: Request, events: ReplyEvents, encoder: StreamEncoder
 
 
 class HeldEvents:
-    """Reply events of which the first can be waited for, and is put back."""
+    """Reply events of which the first lot can be waited for, and is put back."""
 
     def __init__(self, events: ReplyEvents) -> None:
         self._events = events
-        self._first: asyncio.Future[ReplyEvent] | None = None
+        self._first: asyncio.Future[Sequence[ReplyEvent]] | None = None
 
     async def first(self, bound: float | None) -> None:
         """Returns when the first event is there, or after ``bound`` seconds. Raises what the events raise instead."""
@@ -88,11 +90,13 @@ class HeldEvents:
         if self._first.done():
             self._first.result()
 
-    async def __aiter__(self) -> AsyncIterator[ReplyEvent]:
-        if self._first is not None:
-            yield await self._first
-        async for reply_event in self._events:
-            yield reply_event
+    def __aiter__(self) -> AsyncIterator[Sequence[ReplyEvent]]:
+        return self._events if self._first is None else self._from_first(self._first)
+
+    async def _from_first(self, first: asyncio.Future[Sequence[ReplyEvent]]) -> AsyncIterator[Sequence[ReplyEvent]]:
+        yield await first
+        async for lot in self._events:
+            yield lot
 
     async def aclose(self) -> None:
         """End the run: the engine's generations are closed when this returns."""
@@ -104,10 +108,10 @@ class HeldEvents:
 
 async def _frames(events: HeldEvents, encoder: StreamEncoder, record: RequestRecord) -> AsyncIterator[bytes]:
     try:
-        async for reply_event in events:
-            frame = encoder.encode(reply_event)
-            if frame:
-                yield frame
+        async for lot in events:
+            frames = encoder.encode(lot[0]) if len(lot) == 1 else b"".join(map(encoder.encode, lot))
+            if frames:
+                yield frames
     except EngineError as error:
         record.fail(error.status, error.code)
         yield event(encode_error(as_request_error(error).body))

@@ -149,6 +149,10 @@ class OutputParser:
         """What looked like a call and did not become one: undeclared, no valid arguments, or cut."""
         return self._ledger.broken
 
+    def passes(self, text: str) -> bool:
+        """Whether the text would come out as it is and change nothing: it can be fed in one piece."""
+        return self._plain is not None and not self._plain(text)
+
     def feed(self, text: str) -> list[FormatEvent]:
         """The events of more text."""
         if self._plain is not None and not self._plain(text):

@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from paraserve.engines.base import EngineChunk, EngineError, Finish, TokenLogprob
-from paraserve.formats.events import ContentDelta, FormatEvent
+from paraserve.formats.events import ContentDelta, FormatEvent, join_deltas
 from paraserve.formats.types import FinishReason as TextEnd
 from paraserve.generation.detokenize import Detokenizer
 from paraserve.generation.events import ChoiceEnd, FinishReason, GeneratedToken, ReplyDelta
@@ -32,6 +32,7 @@ class TextParser(Protocol):
     def open_call(self) -> bool: ...
     @property
     def broken_calls(self) -> int: ...
+    def passes(self, text: str) -> bool: ...
     def feed(self, text: str) -> list[FormatEvent]: ...
     def finish(self, reason: TextEnd) -> list[FormatEvent]: ...
 
@@ -48,6 +49,9 @@ class RawText:
     @property
     def in_reasoning(self) -> bool:
         return self._watcher.in_reasoning
+
+    def passes(self, text: str) -> bool:
+        return self._watcher.passes(text)
 
     def feed(self, text: str) -> list[FormatEvent]:
         self._watcher.feed(text)
@@ -143,10 +147,8 @@ class Choice:
                     tokens.append(_generated(logprobs[len(token_ids) - 1], ""))
             matched = token_ids[-1] if end_token else finish.matched
             self._close("length" if finish.reason == "length" else "stop", matched, events)
-        if not self.answered:
-            for event in events:
-                if isinstance(event, ContentDelta) and not event.text.isspace():
-                    self.answered = True
+        if not self.answered and events:
+            self.answered = any(isinstance(event, ContentDelta) and not event.text.isspace() for event in events)
         return ReplyDelta(self.index, events, tokens, self.completion_tokens, self.reasoning_tokens)
 
     def _ends_with_end_token(self, token_ids: Sequence[int], finish: Finish) -> bool:
@@ -159,9 +161,13 @@ class Choice:
         events: list[FormatEvent],
         tokens: list[GeneratedToken],
     ) -> None:
-        for i, token_id in enumerate(token_ids):
+        pieces = self._detokenizer.pieces(token_ids)
+        if logprobs is None and self._stop is None and (text := "".join(pieces)) and self._parser.passes(text):
+            events += self._parser.feed(text)
+            self._count(self._parser.in_reasoning, len(pieces))
+            return
+        for i, text in enumerate(pieces):
             before = self._parser.in_reasoning
-            text = self._detokenizer.feed((token_id,))
             if text:
                 events += self._show(text)
             self._count(before or self._parser.in_reasoning)
@@ -169,10 +175,13 @@ class Choice:
                 tokens.append(_generated(logprobs[i], text))
             if self._stop is not None and self._stop.matched is not None:
                 return
+        if logprobs is None and len(events) > 1:
+            events[:] = join_deltas(events)
 
-    def _count(self, reasoning: bool) -> None:
-        self.completion_tokens += 1
-        self.reasoning_tokens += reasoning
+    def _count(self, reasoning: bool, tokens: int = 1) -> None:
+        self.completion_tokens += tokens
+        if reasoning:
+            self.reasoning_tokens += tokens
 
     def _show(self, text: str) -> list[FormatEvent]:
         if self._stop is not None and (self._stop_in_reasoning or not self._parser.in_reasoning):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paraserve.formats.spec import Format
 from paraserve.prompt.tokenizer import Tokenizer
@@ -22,26 +22,51 @@ class Detokenizer:
     Args:
         token_bytes: the exact bytes of an id.
         hidden: ids that add nothing to the text.
+        texts: what is known of ids that are whole characters; filled as they come, and shared by replies that hide
+            the same ids.
     """
 
-    __slots__ = ("_decode", "_hidden", "_token_bytes")
+    __slots__ = ("_decoder", "_hidden", "_inside", "_texts", "_token_bytes")
 
-    def __init__(self, token_bytes: Callable[[int], bytes], hidden: Collection[int]) -> None:
+    def __init__(
+        self, token_bytes: Callable[[int], bytes], hidden: Collection[int], texts: dict[int, str] | None = None
+    ) -> None:
         self._token_bytes = token_bytes
         self._hidden = hidden
-        self._decode = _new_decoder("replace").decode
+        self._texts = {} if texts is None else texts
+        self._decoder = _new_decoder("replace")
+        self._inside = False
+        """Whether the last token left a character incomplete."""
 
     def feed(self, token_ids: Sequence[int]) -> str:
         """The text that the ids complete."""
-        hidden, token_bytes = self._hidden, self._token_bytes
-        if len(token_ids) == 1:
-            token_id = token_ids[0]
-            return "" if token_id in hidden else self._decode(token_bytes(token_id))
-        return self._decode(b"".join([token_bytes(token_id) for token_id in token_ids if token_id not in hidden]))
+        return "".join(self.pieces(token_ids))
+
+    def pieces(self, token_ids: Sequence[int]) -> list[str]:
+        """What each of the ids adds to the text."""
+        if self._inside:
+            return [self._slowly(token_id) for token_id in token_ids]
+        try:
+            return [self._texts[token_id] for token_id in token_ids]
+        except KeyError:
+            return [self._slowly(token_id) for token_id in token_ids]
+
+    def _slowly(self, token_id: int) -> str:
+        if not self._inside and (known := self._texts.get(token_id)) is not None:
+            return known
+        if token_id in self._hidden:
+            return ""
+        whole = not self._inside
+        text: str = self._decoder.decode(self._token_bytes(token_id))
+        self._inside = bool(self._decoder.getstate()[0])
+        if whole and not self._inside:
+            self._texts[token_id] = text
+        return text
 
     def finish(self) -> str:
         """What an incomplete character at the end leaves."""
-        return self._decode(b"", True)
+        self._inside = False
+        return self._decoder.decode(b"", True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +83,13 @@ class ReplyVocabulary:
     token_bytes: Callable[[int], bytes]
     hidden: frozenset[int] = frozenset()
     end_ids: frozenset[int] = frozenset()
+    _texts: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
+    """Of the ids that are not hidden."""
 
     def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
-        return Detokenizer(self.token_bytes, self.hidden if skip_special_tokens else frozenset())
+        if not skip_special_tokens:
+            return Detokenizer(self.token_bytes, frozenset())
+        return Detokenizer(self.token_bytes, self.hidden, self._texts)
 
 
 def reply_vocabulary(tokenizer: Tokenizer, format: Format, end_ids: Iterable[int] = ()) -> ReplyVocabulary:

@@ -7,14 +7,15 @@ of the request is closed before control returns. If one choice fails the request
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from paraserve.engines.base import Engine, EngineError, EngineRequest, TokenLogprob
+from paraserve.engines.base import Engine, EngineChunk, EngineError, EngineRequest, TokenLogprob
 from paraserve.generation.choice import Choice
 from paraserve.generation.course import Course
 from paraserve.generation.events import GeneratedToken, PromptScored, ReplyEvent, Usage
+from paraserve.generation.ready import ReadyChunks
 
 _AHEAD = 8
 
@@ -28,10 +29,10 @@ class EngineRun:
     course: Course = field(default_factory=Course)
 
 
-async def reply_events(
+def reply_events(
     engine: Engine, runs: Sequence[EngineRun], *, prompts: int = 1
-) -> AsyncGenerator[ReplyEvent, None]:
-    """Reply events of all choices; `Usage` last.
+) -> AsyncGenerator[Sequence[ReplyEvent], None]:
+    """Reply events of all choices, those together that are there together; `Usage` last.
 
     Args:
         prompts: how many different prompts the runs share; runs of one prompt stand together.
@@ -39,24 +40,39 @@ async def reply_events(
     Raises:
         EngineError: the engine refused or failed.
     """
-    async with aclosing(_one(engine, runs[0]) if len(runs) == 1 else _merge(engine, runs)) as events:
-        async for event in events:
-            yield event
-    yield usage_of(runs, prompts)
+    if len(runs) == 1:
+        return _one(engine, runs[0], lambda: [usage_of(runs, prompts)])
+    return _merge(engine, runs, lambda: [usage_of(runs, prompts)])
 
 
-async def _one(engine: Engine, run: EngineRun) -> AsyncGenerator[ReplyEvent, None]:
+Closing = Callable[[], Sequence[ReplyEvent]]
+
+
+async def _one(
+    engine: Engine, run: EngineRun, closing: Closing = lambda: ()
+) -> AsyncGenerator[Sequence[ReplyEvent], None]:
     choice, course = run.choice, run.course
     course.ask()
-    chunks = engine.generate(run.request)
+    ready = ReadyChunks(engine.generate(run.request))
+    events: list[ReplyEvent] = []
     try:
-        async for chunk in chunks:
-            course.take(len(chunk.token_ids))
-            if chunk.prompt_logprobs is not None:
-                yield PromptScored(choice.index, _scored(run.request.token_ids, chunk.prompt_logprobs))
-            yield choice.advance(chunk)
+        chunk = await ready.first()
+        chunks = [] if chunk is None else [chunk]
+        while chunks:
+            events = []
+            try:
+                _take(run, chunks, events)
+            except EngineError:
+                if events:
+                    yield events
+                raise
             if choice.end is not None:
+                if chunks[-1].finish is None:  # a stop string: aborting may take a moment
+                    yield events
+                    events = []
                 break
+            yield events
+            chunks = await ready.take()
         else:
             raise EngineError(502, "engine_error", "The engine ended the reply without saying why.", retryable=True)
     except EngineError as error:
@@ -64,23 +80,53 @@ async def _one(engine: Engine, run: EngineRun) -> AsyncGenerator[ReplyEvent, Non
         raise
     finally:
         course.end()
-        if isinstance(chunks, AsyncGenerator):
-            await chunks.aclose()
+        await ready.aclose()
     assert choice.end is not None
-    yield choice.end
+    yield [*events, choice.end, *closing()]
 
 
-async def _merge(engine: Engine, runs: Sequence[EngineRun]) -> AsyncGenerator[ReplyEvent, None]:
-    """Events of several choices as they come; at most `_AHEAD` events a choice wait for a slow reader."""
-    queue: asyncio.Queue[ReplyEvent | int] = asyncio.Queue()
+def _take(run: EngineRun, chunks: Sequence[EngineChunk], events: list[ReplyEvent]) -> None:
+    """Advance the choice by chunks that came together; ``events`` has what it said when this raises, too."""
+    choice = run.choice
+    for chunk in chunks if len(chunks) == 1 or run.request.logprobs is not None else _joined(chunks):
+        run.course.take(len(chunk.token_ids))
+        if chunk.prompt_logprobs is not None:
+            events.append(PromptScored(choice.index, _scored(run.request.token_ids, chunk.prompt_logprobs)))
+        events.append(choice.advance(chunk))
+        if choice.end is not None:
+            return
+
+
+def _joined(chunks: Sequence[EngineChunk]) -> list[EngineChunk]:
+    """The same tokens in fewer chunks. What carries more than tokens stays as it is."""
+    joined: list[EngineChunk] = []
+    tokens: list[int] = []
+    for chunk in chunks:
+        if chunk.finish is None and chunk.prompt_tokens is None and chunk.prompt_logprobs is None:
+            if not tokens:
+                joined.append(EngineChunk(tokens, cached_tokens=chunk.cached_tokens))
+            elif chunk.cached_tokens is not None:
+                joined[-1].cached_tokens = chunk.cached_tokens
+            tokens += chunk.token_ids
+        else:
+            joined.append(chunk)
+            tokens = []
+    return joined
+
+
+async def _merge(
+    engine: Engine, runs: Sequence[EngineRun], closing: Closing
+) -> AsyncGenerator[Sequence[ReplyEvent], None]:
+    """Events of several choices as they come; at most `_AHEAD` lots a choice wait for a slow reader."""
+    queue: asyncio.Queue[Sequence[ReplyEvent] | int] = asyncio.Queue()
     room = asyncio.Semaphore(_AHEAD * len(runs))
 
     async def pump(number: int) -> None:
         try:
-            async with aclosing(_one(engine, runs[number])) as events:
-                async for event in events:
+            async with aclosing(_one(engine, runs[number])) as lots:
+                async for events in lots:
                     await room.acquire()
-                    queue.put_nowait(event)
+                    queue.put_nowait(events)
         finally:
             queue.put_nowait(number)
 
@@ -88,17 +134,18 @@ async def _merge(engine: Engine, runs: Sequence[EngineRun]) -> AsyncGenerator[Re
     try:
         running = len(tasks)
         while running:
-            event = await queue.get()
-            if isinstance(event, int):
+            events = await queue.get()
+            if isinstance(events, int):
                 running -= 1
-                await tasks[event]
+                await tasks[events]
             else:
                 room.release()
-                yield event
+                yield events
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+    yield closing()
 
 
 def _scored(token_ids: Sequence[int], logprobs: Sequence[TokenLogprob | None]) -> list[GeneratedToken | None]:
