@@ -1,4 +1,4 @@
-"""The command line: ``paraserve serve``, ``paraserve options``.
+"""The command line: ``paraserve serve``, ``paraserve options``, ``paraserve completion``.
 
 Reads arguments and prints; it must never know how serving works, and imports what a command needs only when that
 command runs, so that help answers at once. Invariant: a wrong configuration is one line on standard error and exit
@@ -25,10 +25,17 @@ OpenAI-compatible serving of open-weight models.
 commands:
   serve      serve a model over HTTP (paraserve serve --help lists the flags)
   options    print the reference of all flags as Markdown
+  completion print shell completion: paraserve completion bash|zsh|fish
 
   --version  print the version
   --help     print this
 """
+
+_COMMANDS = {
+    "serve": "serve a model over HTTP",
+    "options": "print the reference of all flags as Markdown",
+    "completion": "print shell completion",
+}
 
 _SERVE_HELP = """\
 usage: paraserve serve [--config FILE] [--flag value ...] [-- ENGINE FLAGS]
@@ -77,6 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         case ["options"]:
             _print(configuration_page())
             return 0
+        case ["completion", *shell]:
+            return _completion(shell)
         case ["--version" | "-V" | "version"]:
             _print(f"paraserve {__version__}")
             return 0
@@ -154,13 +163,22 @@ def _split_config(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     return config, others
 
 
+def _completion(shell: Sequence[str]) -> int:
+    from paraserve.options import options_of
+    from paraserve.options.completion import SHELLS, completion
+    from paraserve.settings import ServerSettings
+
+    if len(shell) != 1 or shell[0] not in SHELLS:
+        _print(f"paraserve completion: name a shell: {', '.join(SHELLS)}", sys.stderr)
+        return USAGE_ERROR
+    _print(completion(shell[0], "paraserve", _COMMANDS, options_of(ServerSettings)))
+    return 0
+
+
 def _refuse_command(word: str) -> int:
     from paraserve.options.declare import suggestion
 
-    if word.startswith("--"):
-        hint = f"; to serve with it: paraserve serve {word} ..."
-    else:
-        hint = suggestion(word, ["serve", "options"])
+    hint = f"; to serve with it: paraserve serve {word} ..." if word.startswith("--") else suggestion(word, _COMMANDS)
     _print(f"paraserve: unknown command {word}{hint} (see paraserve --help)", sys.stderr)
     return USAGE_ERROR
 
