@@ -1,0 +1,37 @@
+"""The examples that the development environment has the client for; scripts/examples.sh runs all of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.e2e.conftest import Server
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def test_the_official_python_client_does_all_it_can(server: Server) -> None:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "openai_client.py"],
+        env={**os.environ, "OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "none"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    shown = [line.partition(":")[0] for line in done.stdout.splitlines()]
+    assert shown == ["plain", "streamed", "stream helper", "forced call", "parsed", "parsed call", "async"]
+
+
+def test_every_example_is_listed_and_run_by_the_script() -> None:
+    script = (EXAMPLES.parent / "scripts" / "examples.sh").read_text()
+    listed = set(re.findall(r"`(\w+\.(?:py|mjs))`", (EXAMPLES / "README.md").read_text()))
+    files = {path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".mjs")}
+    assert listed == files
+    for suffix in (".py", ".mjs"):
+        stems = {Path(file).stem for file in files if file.endswith(suffix)}
+        assert stems in [set(group.split()) for group in re.findall(r"for example in (.*); do", script)]
