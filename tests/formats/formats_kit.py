@@ -17,7 +17,9 @@ from paraserve.formats.events import (
     ToolCallStart,
 )
 from paraserve.formats.literals import LiteralReader
+from paraserve.formats.output import parser_for
 from paraserve.formats.parser import OutputParser
+from paraserve.formats.region_parser import RegionParser
 from paraserve.formats.spec import Format
 from paraserve.formats.types import FinishReason, ToolSpec
 
@@ -116,10 +118,10 @@ def is_prefix_of_object(text: str) -> bool:
 
 def parse(
     format: Format, chunks: str | Sequence[str], reason: FinishReason = "stop", **options: Any
-) -> tuple[Folded, OutputParser]:
+) -> tuple[Folded, OutputParser | RegionParser]:
     """Run a parser over chunks (a string is one chunk), with the tools above unless told otherwise."""
     options.setdefault("tools", TOOLS)
-    parser = OutputParser(format, **options)
+    parser = parser_for(format)(format, **options)
     events: list[FormatEvent] = []
     for chunk in [chunks] if isinstance(chunks, str) else chunks:
         events += parser.feed(chunk)

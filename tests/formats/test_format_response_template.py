@@ -118,6 +118,27 @@ def test_what_cannot_be_expressed_is_refused(fields: dict[str, Any], message: st
         compile_response_template(template(**fields))
 
 
+def test_the_shortest_transform_is_an_envelope() -> None:
+    calls = {"open": "<c>", "close": "</c>", "content": "json", "transform": {"function": "{content}"}, "repeats": True}
+    format = compile_response_template(template(tool_calls=calls))
+    folded = parse_invariant(format, '<c>{"name": "save_note", "arguments": {"title": "x"}}</c>')
+    assert folded.plain_calls == [("save_note", {"title": "x"})]
+
+
+def test_content_between_literals_is_a_frame() -> None:
+    format = compile_response_template(template(content={"open": "<a>", "close": "</a>"}, thinking=THINKING))
+    assert (format.content_open, format.content_close) == ("<a>", "</a>")
+    folded = parse_invariant(format, "<think>hm</think><a>Hi</a>")
+    assert (folded.reasoning, folded.content) == ("hm", "Hi")
+    ended = compile_response_template(template(content={"close": "<|im_end|>"}))
+    assert ended.stop_tokens == ("<|im_end|>",)
+
+
+def test_one_of_several_delimiters_is_never_taken_for_all() -> None:
+    with pytest.raises(UnsupportedTemplateError, match="only one text"):
+        compile_response_template(template(thinking={"open": ["<a>", "<b>"], "close": "</a>"}))
+
+
 def test_another_version_is_refused() -> None:
     with pytest.raises(UnsupportedTemplateError):
         compile_response_template({"version": 2, "fields": {"content": {}}})

@@ -91,8 +91,19 @@ class CallLedger:
         call.fate = Fate.CALL
         call.index = self.begun
         self.begun += 1
-        id_ = call_id(self._ids, name, self._offset + call.index, written_id, self._new_id)
-        return [ToolCallStart(call.index, id_, name)]
+        return [self._start(call.index, name, written_id)]
+
+    def _start(self, index: int, name: str, written_id: str) -> ToolCallStart:
+        return ToolCallStart(index, call_id(self._ids, name, self._offset + index, written_id, self._new_id), name)
+
+    def add_whole(self, name: str, arguments: str, written_id: str = "") -> list[FormatEvent]:
+        """A call that came whole: ``arguments`` is the text of its JSON object."""
+        if self.completed and not self._parallel:
+            return []
+        index = self.begun
+        self.begun += 1
+        self.completed += 1
+        return [self._start(index, name, written_id), ToolCallDelta(index, arguments), ToolCallEnd(index)]
 
     def arguments(self, call: OpenCall) -> list[FormatEvent]:
         """What the call's reader has given since the last time."""

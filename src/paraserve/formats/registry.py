@@ -6,14 +6,18 @@ tokenizer's added tokens, never a path or a model id: what the template spells i
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from paraserve.formats.families import FORMATS
-from paraserve.formats.response_template import UnsupportedTemplateError, compile_response_template
+from paraserve.formats.region_content import UnsupportedTemplateError
+from paraserve.formats.response_template import read_response_template
 from paraserve.formats.spec import Format, compose
+
+log = logging.getLogger(__name__)
 
 _BY_NAME = {format.name: format for format in FORMATS}
 
@@ -222,14 +226,16 @@ def detect(
 
     A template has the say; the tokens are asked only where there is none, since a vocabulary often holds markers that
     a checkpoint was never trained to write. A declared ``response_template`` serves where the chat template is of no
-    known family: our own descriptions know the separators, which a declaration does not.
+    known family: our own descriptions know the separators, which a declaration does not. One that cannot be run is
+    not used, with a warning.
     """
     found = _detect_family(chat_template, added_tokens)
     if response_template is None or (found is not None and found.name != "think"):
         return found
     try:
-        return compile_response_template(response_template)
-    except UnsupportedTemplateError:
+        return read_response_template(response_template)
+    except UnsupportedTemplateError as error:
+        log.warning("the checkpoint's response_template is not used: %s", error)
         return found
 
 

@@ -3,18 +3,25 @@
 The declaration names the fields of a message, the anchors around each, and how its content is written; facts as in
 transformers 5.24. It is compiled where it says nothing that a description cannot: literal anchors, patterns made of
 literals, whitespace and the named groups, and the contents ``text``, ``json``, ``xml-inline`` and
-``python-call-list``. Anything else is refused as a whole, never half understood: then the chat template decides.
+``python-call-list``. Anything else is kept as regions (`regions.py`) and run as it stands. What cannot be run safely is
+refused as a whole, never half understood: then the chat template decides.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from paraserve.formats.anchors import Anchor, literal_anchor, pattern_anchor
+from paraserve.formats.expressions import UnsafePatternError
+from paraserve.formats.region_content import UnsupportedTemplateError, body_reader, check_transform
+from paraserve.formats.regions import Region, RegionKind, Regions
 from paraserve.formats.spec import (
     Arguments,
     Calls,
+    Field,
     Format,
     JsonEnvelope,
     JsonObject,
@@ -22,9 +29,19 @@ from paraserve.formats.spec import (
     Parameters,
     QuotedObject,
     Reasoning,
+    pieces,
 )
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+_KINDS = dict.fromkeys(_REASONING_FIELDS, RegionKind.REASONING) | {
+    "content": RegionKind.CONTENT,
+    "tool_calls": RegionKind.CALLS,
+    "role": RegionKind.IGNORED,
+}
+_DELIMITER_KEYS = ("open", "open_pattern", "close", "close_pattern")
+_FIELD_KEYS = frozenset(
+    (*_DELIMITER_KEYS, "content", "content_args", "repeats", "join", "optional", "transform", "transform_each")
+)
 _PLACEHOLDER = re.compile(r"\{(\w+(?:\.\w+)*)\}")
 _TOKENS = re.compile(
     r"(?P<group>\(\?P<(?P<name>\w+)>(?:\\.|\[(?:\\.|[^\]\\])*\]|[^()\\\[])*\))"
@@ -35,8 +52,23 @@ _TOKENS = re.compile(
 )
 
 
-class UnsupportedTemplateError(ValueError):
-    """The declaration says something that no description can express. The message names it."""
+def read_response_template(template: Mapping[str, Any], *, name: str = "response_template") -> Format:
+    """The format that a ``response_template`` declares: a description where it can be one, else its regions.
+
+    Raises:
+        UnsupportedTemplateError: when it is not valid, or says what cannot be run safely.
+    """
+    regions = read_regions(template)
+    try:
+        return compile_response_template(template, name=name)
+    except UnsupportedTemplateError:
+        reasoning = regions.first(RegionKind.REASONING)
+        block = None
+        if reasoning is not None and reasoning.open is not None:
+            block = Reasoning(reasoning.open.example, reasoning.close.example if reasoning.close else "")
+        content = regions.first(RegionKind.CONTENT)
+        opener = content.open.example if content is not None and content.open is not None else ""
+        return Format(name, reasoning=block, regions=regions, content_open=opener)
 
 
 def compile_response_template(template: Mapping[str, Any], *, name: str = "response_template") -> Format:
@@ -45,22 +77,32 @@ def compile_response_template(template: Mapping[str, Any], *, name: str = "respo
     Raises:
         UnsupportedTemplateError: when any part of it cannot be expressed.
     """
-    fields = template.get("fields")
-    if template.get("version", 1) != 1 or not isinstance(fields, Mapping):
-        raise UnsupportedTemplateError("response_template: not version 1 with fields")
+    fields = _fields(template)
     reasoning: Reasoning | None = None
     calls: tuple[Calls, ...] = ()
+    content = ("", "")
     for field_name, field in fields.items():
         if field_name in _REASONING_FIELDS:
             reasoning = _reasoning(field_name, field)
         elif field_name == "tool_calls":
             calls = (_calls(field),)
         elif field_name == "content":
-            if "open" in field or "open_pattern" in field or field.get("content", "text") != "text":
-                raise UnsupportedTemplateError("content: only plain text without an opening anchor is understood")
-        elif field_name != "role":
-            raise UnsupportedTemplateError(f"{field_name}: an unknown field")
-    return Format(name, reasoning=reasoning, calls=calls)
+            content = _content(field)
+        else:
+            raise UnsupportedTemplateError(f"{field_name}: no field of a description")
+    opening, closing = content
+    if not opening:  # all that stands in no other field: what ends it ends the reply
+        return Format(name, reasoning=reasoning, calls=calls, stop_tokens=(closing,) if closing else ())
+    return Format(name, reasoning=reasoning, calls=calls, content_open=opening, content_close=closing)
+
+
+def _content(field: Mapping[str, Any]) -> tuple[str, str]:
+    if field.get("content", "text") != "text" or not field.get("content_args", {}).get("strip", True):
+        raise UnsupportedTemplateError("content: only plain text is understood")
+    opening, closing = (_anchor("content", field, edge).strip() for edge in ("open", "close"))
+    if opening and not closing:
+        raise UnsupportedTemplateError("content: needs a closing literal")
+    return opening, closing
 
 
 def _reasoning(name: str, field: Mapping[str, Any]) -> Reasoning:
@@ -146,19 +188,25 @@ def _function(field: Mapping[str, Any]) -> tuple[str, str]:
     if field.get("content") == "python-call-list" and "transform" not in field:
         return "{name}", "{arguments}"
     transform = field.get("transform")
-    function = transform.get("function", transform) if isinstance(transform, Mapping) else None
+    function = transform.get("function", transform) if isinstance(transform, Mapping) else transform
+    if function == "{content}" and field.get("content") == "json":
+        return "{content.name}", "{content.arguments}"
     if not isinstance(function, Mapping) or not {"name", "arguments"} <= set(function):
         raise UnsupportedTemplateError("tool_calls: the transform must give name and arguments")
     return str(function["name"]), str(function["arguments"])
 
 
 def _anchor(name: str, field: Mapping[str, Any], edge: str) -> str:
-    """An anchor as a template; of several literals the first."""
+    """An anchor as a template."""
     literal = field.get(edge)
-    if isinstance(literal, Sequence) and not isinstance(literal, str) and literal:
+    if isinstance(literal, Sequence) and not isinstance(literal, str) and len(literal) == 1:
         literal = literal[0]
     if isinstance(literal, str):
+        if any(isinstance(piece, Field) for piece in pieces(literal)):
+            raise UnsupportedTemplateError(f"{name}: {literal!r} would be a field of a description")
         return literal
+    if literal is not None:
+        raise UnsupportedTemplateError(f"{name}: only one text can be the {edge} of a description")
     pattern = field.get(f"{edge}_pattern")
     if pattern is None:
         return ""
@@ -184,3 +232,74 @@ def _template(pattern: str, groups: Mapping[str, str]) -> Iterator[str]:
             yield "\n"
         else:
             yield match["escaped"] or match["plain"] or "\n"
+
+
+# Regions
+
+
+def read_regions(template: Mapping[str, Any]) -> Regions:
+    """The fields of a declaration as regions.
+
+    Raises:
+        UnsupportedTemplateError: when it is not valid, or says what cannot be run safely.
+    """
+    fields = _fields(template)
+    regions = [_region(name, field) for name, field in fields.items()]
+    if sum(region.open is None for region in regions) > 1:
+        raise UnsupportedTemplateError("response_template: two fields without an opening delimiter")
+    if not any(region.kind is RegionKind.CONTENT or region.open is None for region in regions):
+        regions.append(Region(RegionKind.CONTENT))
+    return Regions(tuple(regions), _delimiter("response_template", template, "start_anchor"))
+
+
+def _fields(template: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    known = {"version", "defaults", "fields", "start_anchor", "start_anchor_pattern"}
+    fields = template.get("fields")
+    if template.get("version", 1) != 1 or not isinstance(fields, Mapping) or not fields or set(template) - known:
+        raise UnsupportedTemplateError("response_template: not version 1 with fields")
+    for name, field in fields.items():
+        if not isinstance(field, Mapping) or set(field) - _FIELD_KEYS:
+            raise UnsupportedTemplateError(f"{name}: not a field of version 1")
+    return fields
+
+
+def _region(name: str, field: Mapping[str, Any]) -> Region:
+    kind = _KINDS.get(name)
+    if kind is None:
+        raise UnsupportedTemplateError(f"{name}: an unknown field")
+    opening, closing = _delimiter(name, field, "open"), _delimiter(name, field, "close")
+    if (opening is not None and opening.empty) or (closing is not None and closing.empty and opening is None):
+        raise UnsupportedTemplateError(f"{name}: a delimiter that can match nothing")
+    if closing is None and kind is RegionKind.REASONING:
+        raise UnsupportedTemplateError(f"{name}: reasoning that does not end leaves no answer")
+    if opening is None and kind is not RegionKind.CONTENT:
+        raise UnsupportedTemplateError(f"{name}: needs an opening delimiter")
+    content, options, transform = field.get("content", "text"), field.get("content_args", {}), field.get("transform")
+    region = Region(kind, opening, closing, repeats=bool(field.get("repeats", False)))
+    if kind is RegionKind.CALLS:
+        check_transform(transform)
+        return replace(
+            region,
+            read=body_reader(content, options),
+            transform=transform,
+            transform_each=bool(field.get("transform_each", False)),
+            whole_by_itself=content in ("json", "python-call-list"),
+        )
+    if content != "text" or transform is not None:
+        raise UnsupportedTemplateError(f"{name}: only plain text is understood")
+    return replace(region, strip=bool(options.get("strip", True)), join=field.get("join"))
+
+
+def _delimiter(name: str, field: Mapping[str, Any], edge: str) -> Anchor | None:
+    literal, pattern = field.get(edge), field.get(f"{edge}_pattern")
+    texts = [literal] if isinstance(literal, str) else literal
+    try:
+        if texts is not None and pattern is None and all(isinstance(text, str) for text in texts):
+            return literal_anchor(texts)
+        if texts is None and pattern is not None:
+            return pattern_anchor(str(pattern))
+    except UnsafePatternError as error:
+        raise UnsupportedTemplateError(f"{name}: {edge}: {error}") from error
+    if texts is None:
+        return None
+    raise UnsupportedTemplateError(f"{name}: {edge} must be a text, several, or one pattern")

@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from paraserve.formats.regions import RegionKind, Regions
+
 IdStyle = Literal["generic", "kimi", "mistral"]
 """``call_`` and 24 hex digits; ``functions.{name}:{index}`` counted over the conversation; nine alphanumerics."""
 
@@ -138,6 +140,8 @@ class Format:
     reasoning: Reasoning | None = None
     calls: tuple[Calls, ...] = ()
     channels: Channels | None = None
+    regions: Regions | None = None
+    """In place of ``calls``: a declaration that says more than a description can. It is read, and not written."""
     lead: str = ""
     """Separator that the model writes after a bare header, or after a block of reasoning that the prompt closed."""
     content_open: str = ""
@@ -177,6 +181,8 @@ def compose(reasoning: Format, tools: Format) -> Format:
     """
     if reasoning == tools:
         return tools
+    if reasoning.regions or tools.regions:
+        return _compose_regions(reasoning, tools)
     framed = [f.name for f in (reasoning, tools) if f.channels or f.frame_markers]
     if framed and (reasoning.reasoning or reasoning.channels) and (tools.calls or tools.channels):
         raise ValueError(f"format {framed[0]!r} cannot be combined with another: it frames the whole reply")
@@ -191,6 +197,15 @@ def compose(reasoning: Format, tools: Format) -> Format:
         lead=reasoning.lead,
         stop_tokens=stops,
     )
+
+
+def _compose_regions(reasoning: Format, tools: Format) -> Format:
+    """One half of a declaration; the other half can only be nothing."""
+    if tools == PLAIN and reasoning.regions:
+        return replace(reasoning, regions=reasoning.regions.without(RegionKind.CALLS))
+    if reasoning == PLAIN and tools.regions:
+        return replace(tools, reasoning=None, regions=tools.regions.without(RegionKind.REASONING))
+    raise ValueError("the checkpoint's response_template cannot be combined with another format")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +252,8 @@ def fill(template: str, **fields: str) -> str:
 
 
 def _literals(format: Format) -> Iterator[str]:
+    if format.regions:
+        yield from format.regions.literals
     templates = [*format.frame_markers]
     if format.reasoning:
         templates += [format.reasoning.open, format.reasoning.close]
