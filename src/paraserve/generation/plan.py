@@ -11,7 +11,7 @@ from typing import Any
 
 from paraserve.engines.base import Constraint, EngineRequest, MediaItem, RoutingHints, Sampling
 from paraserve.formats.calls import Undeclared
-from paraserve.formats.parser import OutputParser
+from paraserve.formats.output import parser_for
 from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.generation.choice import Choice, RawText
@@ -87,7 +87,7 @@ def _run(plan: ReplyPlan, prompt: PromptPlan, index: int, of_prompt: int, vocabu
         routing=plan.routing,
         extras=plan.extras,
     )
-    parser = OutputParser(
+    parser = parser_for(plan.format)(
         plan.format,
         tools=plan.tools,
         start=prompt.start,
