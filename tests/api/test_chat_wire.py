@@ -241,3 +241,140 @@ async def test_reasoning_is_counted_from_where_the_prompt_left_the_model(
 async def test_reasoning_is_summed_over_choices_and_whole_when_cut() -> None:
     whole, _ = await both(["abc</think>x", "abcdefgh"], n=2, chat_template_kwargs={"thinking": True}, max_tokens=6)
     assert whole["usage"]["reasoning_tokens"] == 4 + 6
+
+
+SHELF_CALL = '<tool_call>\n{"name": "list_shelves", "arguments": {}}\n</tool_call>'
+GLM_CALL = (
+    "<tool_call>list_shelves\n<arg_key>room</arg_key>\n<arg_value>a</arg_value>\n<arg_key>n</arg_key>\n"
+    "<arg_value>1</arg_value>\n</tool_call>"
+)
+GLM = {"reasoning_parser": "glm45", "tool_call_parser": "glm45"}
+
+
+@pytest.mark.parametrize("stop", ["<arg_key>n", "<arg_value>1", "1</arg_value>", "shelves"])
+async def test_a_stop_string_inside_a_call_cuts_it(stop: str) -> None:
+    whole, parts = await both(GLM_CALL, GLM, tools=[SHELVES], stop=stop)
+    assert whole["choices"][0]["finish_reason"] == "stop" == folded(parts)[0]["finish_reason"]
+
+
+async def test_a_stop_string_that_closes_calls_ends_the_call() -> None:
+    whole, parts = await both(GLM_CALL + GLM_CALL, GLM, tools=[SHELVES], stop="</tool_call>")
+    (call,) = whole["choices"][0]["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"room": "a", "n": 1}
+    assert whole["choices"][0]["finish_reason"] == "tool_calls" == folded(parts)[0]["finish_reason"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+async def test_stop_strings_that_sleep_in_reasoning_do_not_depend_on_how_it_was_cut(size: int) -> None:
+    """Record 117, and tokens that hold the end of reasoning and the beginning of the answer."""
+    text = "<think>xQ: plan x</think>an xswer Q: next"
+    scripted = engine(reply(text, chunk_sizes=(size,)))
+    async with client(deployment(scripted, openai_stop_after_reasoning=True)) as http:
+        body = (await post(http, stop=["Q:", "xQ"])).json()
+    message = body["choices"][0]["message"]
+    assert (message["reasoning_content"], message["content"]) == ("xQ: plan x", "an xswer ")
+    assert body["choices"][0]["matched_stop"] == "Q:"
+
+
+async def test_one_call_at_most_without_parallel_calls() -> None:
+    whole, _ = await both("Hm." + SHELF_CALL + "\n" + SHELF_CALL + "ok", tools=[SHELVES], parallel_tool_calls=False)
+    assert len(whole["choices"][0]["message"]["tool_calls"]) == 1
+    assert "tool_call" not in whole["choices"][0]["message"]["content"]
+    whole, _ = await both("Hm." + SHELF_CALL + "\n" + SHELF_CALL, tools=[SHELVES], parallel_tool_calls=None)
+    assert len(whole["choices"][0]["message"]["tool_calls"]) == 2
+
+
+async def test_an_undeclared_call_is_content_unless_the_operator_wants_it() -> None:
+    other = SHELF_CALL.replace("list_shelves", "unknown")
+    whole, _ = await both(other, tools=[SHELVES])
+    assert whole["choices"][0]["message"] == {"role": "assistant", "content": other}
+    whole, _ = await both(other, {"undeclared_tools": "call"}, tools=[SHELVES])
+    assert whole["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("strictness", "strict", "enforced"),
+    [
+        ("off", True, False),
+        ("requested", True, True),
+        ("requested", False, False),
+        ("requested", None, False),
+        ("always", False, True),
+        ("always", None, True),
+    ],
+)
+async def test_the_operator_says_whose_schemas_are_enforced(
+    strictness: str, strict: bool | None, enforced: bool
+) -> None:
+    tool = {**SHELVES, "function": {**SHELVES["function"], "strict": strict}}
+    scripted = engine()
+    async with client(deployment(scripted, tool_strictness=strictness)) as http:
+        await post(http, tools=[tool])
+    assert (scripted.requests[0].constraint is not None) == enforced
+
+
+async def test_special_tokens_are_shown_when_the_client_wants_them() -> None:
+    text = "a<|user|>b"
+    whole, _ = await both(text)
+    assert whole["choices"][0]["message"]["content"] == "ab"
+    whole, _ = await both(text, skip_special_tokens=False)
+    assert whole["choices"][0]["message"]["content"] == text
+
+
+async def test_each_choice_has_a_seed_of_its_own() -> None:
+    scripted = engine()
+    async with client(deployment(scripted)) as http:
+        await post(http, n=3, seed=2**32 - 1)
+        await post(http, n=2)
+    assert [request.sampling.seed for request in scripted.requests] == [2**32 - 1, 0, 1, None, None]
+
+
+async def test_thinking_on_and_off_have_grammars_of_their_own() -> None:
+    scripted = engine()
+    async with client(deployment(scripted)) as http:
+        for thinking in (True, False, True):
+            kwargs = {"thinking": thinking}
+            await post(http, chat_template_kwargs=kwargs, response_format={"type": "json_object"})
+    on, off, again = (request.constraint for request in scripted.requests)
+    assert on == again != off
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"response_format": {"type": "json_object"}},
+        {"tools": [SHELVES], "tool_choice": "required"},
+        {"ebnf": "root ::= [a]"},
+    ],
+)
+async def test_an_answer_that_has_begun_cannot_be_constrained_from_its_start(fields: dict[str, Any]) -> None:
+    served = deployment(engine(), reasoning_parser="qwen3")
+    async with client(served) as http:
+        for prefill, status in (('{"a":', 400), ("<think>plan</think>", 200), ("<think>pl", 200)):
+            messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": prefill}]
+            if "ebnf" in fields and prefill == "<think>pl":
+                continue  # refused for a reason of its own
+            response = await post(http, messages=messages, continue_final_message=True, **fields)
+            assert response.status_code == status, (prefill, response.text)
+            if status == 400:
+                assert response.json()["error"]["param"] == "continue_final_message"
+
+
+async def test_ids_go_on_counting_over_the_conversation() -> None:
+    call = {"id": "functions.ls:0", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+    history = [
+        {"role": "user", "content": "look"},
+        {"role": "assistant", "content": "", "tool_calls": [call, {**call, "id": "functions.ls:1"}]},
+        {"role": "tool", "tool_call_id": "functions.ls:0", "content": "a"},
+        {"role": "tool", "tool_call_id": "functions.ls:1", "content": "b"},
+    ]
+    text = (
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.ls:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+        "<|tool_calls_section_end|>"
+    )
+    tool = {"type": "function", "function": {"name": "ls"}}
+    whole, parts = await both(
+        text, {"tool_call_parser": "kimi_k2", "reasoning_parser": "none"}, messages=history, tools=[tool]
+    )
+    assert whole["choices"][0]["message"]["tool_calls"][0]["id"] == "functions.ls:2"
+    assert folded(parts)[0]["tool_calls"][0]["id"] == "functions.ls:2"

@@ -133,3 +133,38 @@ async def test_scores_of_a_prompt_are_refused_where_the_engine_has_none() -> Non
     async with client(deployment(engine(prompt_logprobs=False))) as http:
         response = await post(http, COMPLETIONS, echo=True, logprobs=1)
     assert (response.status_code, response.json()["error"]["param"]) == (400, "logprobs")
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "expected"),
+    [
+        ("Hello", {"stop": "llo"}, "He"),
+        ("Hello", {"stop": "lo"}, "Hel"),
+        ("aü", {"max_tokens": 2}, "a\ufffd"),
+        ("üx", {"max_tokens": 3}, "üx"),
+    ],
+)
+@pytest.mark.parametrize("echo", [False, True])
+async def test_scored_tokens_always_join_to_the_text(
+    text: str, fields: dict[str, Any], expected: str, echo: bool
+) -> None:
+    async with client(deployment(engine(reply(text)))) as http:
+        asked = {"prompt": "pü", "logprobs": 1, "echo": echo, **fields}
+        body = (await post(http, COMPLETIONS, **asked)).json()
+        parts = chunks((await post(http, COMPLETIONS, stream=True, **asked)).text)
+    assert body["choices"][0]["text"] == ("pü" if echo else "") + expected
+    check_logprobs(body["choices"][0], echoed=echo)
+    assert joined(parts) == whole_choices(body)
+
+
+async def test_each_prompt_is_constrained_from_where_it_leaves_the_model() -> None:
+    scripted = engine()
+    fields = {"prompt": ["a</think>", "b<think>"], "response_format": {"type": "json_object"}}
+    async with client(deployment(scripted)) as http:
+        assert (await post(http, COMPLETIONS, **fields)).status_code == 200
+    closed, opened = (request.constraint for request in scripted.requests)
+    assert closed is not None
+    assert opened is not None
+    assert not closed.covers_reasoning
+    assert opened.covers_reasoning
+    assert closed.value != opened.value

@@ -32,6 +32,8 @@ def error_of(response: httpx.Response) -> dict[str, Any]:
         ("GET", CHAT, 405, "method_not_allowed"),
         ("POST", "/v1/models", 405, "method_not_allowed"),
         ("GET", "/v1/models/other", 404, "model_not_found"),
+        ("GET", "/v1/models/", 404, "endpoint_not_found"),
+        ("POST", CHAT + "/", 404, "endpoint_not_found"),
     ],
 )
 async def test_wrong_paths_and_methods_have_the_same_shape(method: str, path: str, status: int, code: str) -> None:
@@ -141,11 +143,12 @@ async def test_a_failure_in_a_stream_is_one_error_event_and_no_fake_end(path: st
     assert scripted.running == 0
 
 
-async def test_overload_says_when_to_come_back() -> None:
-    full = EngineError(503, "engine_overloaded", "Too many requests.", retryable=True)
+@pytest.mark.parametrize("status", [429, 503])
+async def test_overload_says_when_to_come_back(status: int) -> None:
+    full = EngineError(status, "engine_overloaded", "Too many requests.", retryable=True)
     async with client(deployment(engine(reply("", error=full)))) as http:
         response = await post(http)
-    assert response.status_code == 503
+    assert response.status_code == status
     assert int(response.headers["retry-after"]) >= 1
 
 

@@ -27,6 +27,12 @@ def test_unset_means_all_the_room_or_the_default_capped_by_it() -> None:
     assert limit(default=32768) == 300
 
 
+def test_a_default_is_never_below_what_the_client_wants_at_least() -> None:
+    assert limit(default=16, at_least=20) == 20
+    assert limit(default=16, at_least=400) == 300
+    assert limit(requested=10, at_least=20) == 10
+
+
 def test_an_exact_fit_is_served_and_one_more_is_refused_with_the_room() -> None:
     assert limit(requested=300) == 300
     error = refusal(requested=301, param="max_completion_tokens")

@@ -53,6 +53,14 @@ def test_a_seed_of_any_size_is_folded_into_the_engines_range() -> None:
     assert resolved().seed is None
 
 
+def test_stop_token_ids_must_be_ids() -> None:
+    assert resolved(stop_token_ids=[99]).stop_token_ids == (99,)
+    for wrong in (100, 10**20):
+        with pytest.raises(RequestError) as caught:
+            resolved(stop_token_ids=[wrong])
+        assert caught.value.param == "stop_token_ids"
+
+
 def test_logit_bias_is_by_token_id() -> None:
     assert resolved(logit_bias={"5": -100.0}).logit_bias == {5: -100.0}
 

@@ -220,8 +220,9 @@ RULES = {
     "default limit: null sent": Rule(
         f"{DEFAULT_LIMIT} 7", {"max_tokens": None}, limit(None), limit(7), "chat-default-max-tokens"
     ),
-    "default limit: capped by the room": Rule(
-        f"{DEFAULT_LIMIT} 32768", {}, limit(None), limit(None), "chat-default-max-tokens"
+    "default limit: capped by the room": Rule(f"{DEFAULT_LIMIT} 32768", {}, limit(None), limit(None), None),
+    "default limit: never below what the client wants at least": Rule(
+        f"{DEFAULT_LIMIT} 5", {"min_tokens": 10}, limit(None), limit(10), "chat-default-max-tokens"
     ),
     "default limit: max_tokens sent": Rule(f"{DEFAULT_LIMIT} 7", {"max_tokens": 9}, limit(9), limit(9), None),
     "default limit: max_completion_tokens sent": Rule(

@@ -32,6 +32,8 @@ def decode(**fields: Any):
         ({"reasoning_effort": "huge"}, "reasoning_effort"),
         ({"stream": "yes"}, "stream"),
         ({"stop": [1]}, "stop[0]"),
+        ({"stop": ["a"] * 65}, "stop"),
+        ({"stop": "a" * 513}, "stop"),
         ({"seed": 1.5}, "seed"),
         ({"logit_bias": {"5": 1000}}, "logit_bias[...]"),
         ({"top_logprobs": 2}, "top_logprobs"),

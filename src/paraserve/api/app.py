@@ -15,6 +15,7 @@ from paraserve.api.middleware import StopAnswers
 from paraserve.api.observed import Observed, endpoint_names
 from paraserve.api.pages import page_routes
 from paraserve.api.streams import ClientGone, on_client_gone
+from paraserve.api.traced import traced
 from paraserve.deployment import Deployment
 from paraserve.engines.base import EngineError
 from paraserve.observability.metrics import Metrics
@@ -54,6 +55,7 @@ def create_app(deployment: Deployment) -> Starlette:
                 request_log=request_log,
                 endpoint=endpoint_names(routes, settings.root_path),
             ),
+            *traced(settings),
             Middleware(StopAnswers),
             *edge(deployment.settings),
         ],
@@ -66,6 +68,7 @@ def create_app(deployment: Deployment) -> Starlette:
             Exception: on_bug,
         },
     )
+    app.router.redirect_slashes = False  # another path is another endpoint: 404, in the usual shape
     app.state.deployment = deployment
     app.state.metrics = metrics
     app.state.request_log = request_log

@@ -18,7 +18,7 @@ async def read_body(request: Request, limit: int) -> bytes:
         RequestError: 413 ``request_too_large``, before more than the limit is held; 415 for an encoded body; 400 when
             the client left before the body was whole.
     """
-    encoding = request.headers.get("content-encoding", "identity")
+    encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding != "identity":
         raise RequestError("Compressed request bodies are not supported.", status=415, code="unsupported_encoding")
     declared = request.headers.get("content-length", "0")

@@ -18,7 +18,6 @@ from paraserve.api.common import (
     check_stream_options,
     deployment_of,
     engine_extras,
-    note_reply_rules,
     reply_id,
     reply_options,
     routing_hints,
@@ -28,8 +27,9 @@ from paraserve.api.common import (
 )
 from paraserve.api.observed import record_of
 from paraserve.api.replies import streamed, whole
-from paraserve.engines.base import Sampling
-from paraserve.formats.types import ToolSpec
+from paraserve.engines.base import Constraint, Sampling
+from paraserve.formats.spec import Format
+from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.generation.constraint import Wanted
 from paraserve.generation.limits import check_min_tokens, output_limit
 from paraserve.generation.plan import PromptPlan, ReplyPlan, plan_runs
@@ -68,10 +68,11 @@ async def create_chat_completion(request: Request) -> ASGIApp:
     model = deployment.model_name(sent.model)
     check_stream_options(sent, deployment)
     turn = begin_turn(deployment, sent)
-    with attributed(turn.ledger):
+    with attributed(turn.ledger, turn.rules):
         prompt = await prepare_prompt(turn)
         sampling = _sampling(turn, prompt)
-        plan = await _plan(turn, prompt, request, body)
+        constraint = await _constraint(turn, prompt)
+        plan = _plan(turn, prompt, request, body)
         prompts = [
             PromptPlan(
                 token_ids=prompt.token_ids,
@@ -79,18 +80,18 @@ async def create_chat_completion(request: Request) -> ASGIApp:
                 start=prompt.start,
                 prefill=prompt.prefill,
                 media=prompt.media,
+                constraint=constraint,
             )
         ]
         n = turn.request.n or 1
         runs = plan_runs(plan, prompts, n=n, vocabulary=deployment.vocabulary)
         shape = _shape(turn, plan.request_id, model, len(prompt.token_ids))
-        note_reply_rules(turn.request, turn.rules, turn.ledger)
-        options = reply_options(deployment, turn.rules, turn.ledger)
+        options = reply_options(deployment, turn.request, turn.rules, turn.ledger)
         turn.ledger.log(plan.request_id)
         record.begin(plan.request_id, runs, turn.ledger, normalizations=prompt.normalizations)
         events = reply_events(deployment.engine, runs)
         if turn.request.stream:
-            return await streamed(request, events, ChatStream(shape), options)
+            return await streamed(request, events, ChatStream(shape, n), options)
         return await whole(request, events, ChatFold(shape, n), options)
 
 
@@ -98,7 +99,7 @@ def begin_turn(deployment: Deployment, sent: ChatCompletionRequest) -> ChatTurn:
     """The request as the policies in force want it."""
     policies = deployment.policies.on("chat")
     request, ledger = policies.apply(sent)
-    with attributed(ledger):
+    with attributed(ledger, policies.rules):
         functions = check_tools(request.tools)
         choice = tool_choice_in_force(request.tool_choice, functions)
     strictness = deployment.settings.tool_strictness
@@ -141,12 +142,13 @@ def _sampling(turn: ChatTurn, prompt: PreparedPrompt) -> Sampling:
         context_length=deployment.context_length,
         requested=requested,
         default=rules.default_max_tokens,
+        at_least=turn.request.min_tokens or 0,
         clamp=rules.clamp_max_tokens,
         overflow_status=rules.overflow_status,
         param=param,
     )
     if requested is None:
-        ledger.used("default_max_tokens", None, limit)
+        ledger.used("default_max_tokens", deployment.context_length - prompt_tokens, limit)
     elif limit != requested:
         ledger.used("clamp_max_tokens", requested, limit)
     check_min_tokens(turn.request.min_tokens, limit)
@@ -158,34 +160,52 @@ def _sampling(turn: ChatTurn, prompt: PreparedPrompt) -> Sampling:
     )
 
 
-async def _plan(turn: ChatTurn, prompt: PreparedPrompt, http: Request, body: bytes) -> ReplyPlan:
-    deployment, request, rules = turn.deployment, turn.request, turn.rules
-    parallel = request.parallel_tool_calls is not False
-    logprobs = (request.top_logprobs or 0) if request.logprobs else None
-    check_logprobs(logprobs, deployment, "top_logprobs")
-    if request.stop_strings and prompt.thinking.enabled:
-        turn.ledger.used("stop_in_reasoning", True, rules.stop_in_reasoning)
+async def _constraint(turn: ChatTurn, prompt: PreparedPrompt) -> Constraint | None:
+    """What the reply must match. Raises `RequestError` where it cannot be enforced."""
+    request = turn.request
     wanted = Wanted(
         response_format=request.response_format,
         regex=request.regex,
         ebnf=request.ebnf,
         tools=turn.tools,
         choice=turn.choice,
-        parallel=parallel,
+        parallel=request.parallel_tool_calls is not False,
         start=prompt.start,
     )
+    constraint = await turn.deployment.constraints.build(wanted)
+    if constraint is not None and _answer_begun(turn.deployment.format, prompt):
+        raise RequestError(
+            f"continue_final_message: the answer has begun, and {constraint.param} can only be enforced from its start",
+            param="continue_final_message",
+            code="unsupported_parameter",
+        )
+    return constraint
+
+
+def _answer_begun(format: Format, prompt: PreparedPrompt) -> bool:
+    """Whether the prompt already holds a part of the answer: more than reasoning."""
+    if not prompt.prefill.strip() or prompt.start is ReplyStart.REASONING:
+        return False
+    return format.reasoning is None or not prompt.prefill.rstrip().endswith(format.reasoning.close.strip())
+
+
+def _plan(turn: ChatTurn, prompt: PreparedPrompt, http: Request, body: bytes) -> ReplyPlan:
+    deployment, request, rules = turn.deployment, turn.request, turn.rules
+    logprobs = (request.top_logprobs or 0) if request.logprobs else None
+    check_logprobs(logprobs, deployment, "top_logprobs")
+    if request.stop_strings and prompt.thinking.enabled:
+        turn.ledger.used("stop_in_reasoning", True, rules.stop_in_reasoning)
     return ReplyPlan(
         request_id=reply_id("chatcmpl"),
         format=deployment.format,
         tools=turn.tools,
-        parallel_tool_calls=parallel,
+        parallel_tool_calls=request.parallel_tool_calls is not False,
         call_index_offset=sum(len(message.get("tool_calls") or ()) for message in request.messages),
         undeclared=deployment.settings.undeclared_tools,
         stop=request.stop_strings,
         stop_in_reasoning=rules.stop_in_reasoning,
         skip_special_tokens=request.skip_special_tokens is not False,
         logprobs=logprobs,
-        constraint=await deployment.constraints.build(wanted),
         routing=routing_hints(request, http),
         extras=engine_extras(body, request, deployment),
     )

@@ -26,6 +26,7 @@ from paraserve.protocol.chat import (
 
 _json = msgspec.json.encode
 _RUNNING = b',"finish_reason":null'
+_PLAIN_END = b'},"logprobs":null' + _RUNNING + b"}]}\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +129,20 @@ class ChatFold:
 class ChatStream:
     """The same events as server-sent events."""
 
-    def __init__(self, shape: ChatReplyShape) -> None:
+    def __init__(self, shape: ChatReplyShape, n: int) -> None:
         self._shape = shape
+        self._running = n
         head = _json(
             {"id": shape.id, "object": "chat.completion.chunk", "created": shape.created, "model": shape.model}
         )
         self._head = b"data: " + head[:-1] + b',"choices":['
         self._choices: dict[int, _ChoiceStream] = {}
+        self._lean = not (shape.logprobs or shape.continuous_usage)
         self._last_end: ChoiceEnd | None = None
 
     def encode(self, event: ReplyEvent) -> bytes:
         """The frames of one event; empty when it shows nothing."""
-        if isinstance(event, ReplyDelta):
+        if type(event) is ReplyDelta:
             return self._delta(event)
         if isinstance(event, ChoiceEnd):
             return self._end(event)
@@ -148,15 +151,18 @@ class ChatStream:
         return b""
 
     def _delta(self, delta: ReplyDelta) -> bytes:
-        choice = self._choice(delta.choice)
+        choice = self._choices.get(delta.choice) or self._choice(delta.choice)
+        if self._lean and choice.begun and len(delta.events) == 1:
+            return choice.text(delta.events[0])
         choice.completion_tokens, choice.reasoning_tokens = delta.completion_tokens, delta.reasoning_tokens
         return choice.delta(delta, self._tail())
 
     def _end(self, end: ChoiceEnd) -> bytes:
-        if not self._shape.usage_in_last_choice:
-            return self._choice(end.choice).end(end, self._tail())
-        before, self._last_end = self._last_end, end
-        return b"" if before is None else self._choice(before.choice).end(before, self._tail())
+        self._running -= 1
+        if self._shape.usage_in_last_choice and not self._running:
+            self._last_end = end  # the usage is next
+            return b""
+        return self._choice(end.choice).end(end, self._tail())
 
     def _usage(self, usage: Usage) -> bytes:
         if not self._shape.include_usage:
@@ -196,7 +202,27 @@ class _ChoiceStream:
         self._shape = shape
         self._open = opening
         self._tokens: list[GeneratedToken] = []
-        self._begun = False
+        self.begun = False
+        """Whether the role has been said."""
+        self._content = opening + b'"content":'
+        self._reasoning = opening + b'"reasoning_content":'
+        self._call = (-1, b"")
+        """The call that goes on, and the opening of its chunks."""
+
+    def text(self, event: FormatEvent) -> bytes:
+        """The frame of an event that comes alone, behind the role and without log probabilities or usage."""
+        if type(event) is ContentDelta:
+            return b"%b%b%b" % (self._content, _json(event.text), _PLAIN_END)
+        if type(event) is ToolCallDelta:
+            index, opening = self._call
+            if index != event.index:
+                opening = self._open + b'"tool_calls":[{"index":%d,"function":{"arguments":' % event.index
+                self._call = (event.index, opening)
+            return b"%b%b}}]%b" % (opening, _json(event.arguments), _PLAIN_END)
+        if type(event) is ReasoningDelta:
+            return b"%b%b%b" % (self._reasoning, _json(event.text), _PLAIN_END)
+        body = _delta_body(event)
+        return self._frame(body, _RUNNING, b"}\n\n") if body else b""
 
     def delta(self, delta: ReplyDelta, tail: bytes) -> bytes:
         self._tokens += delta.tokens
@@ -212,9 +238,9 @@ class _ChoiceStream:
 
     def _begin(self, tail: bytes) -> bytes:
         """The role, once and before everything else."""
-        if self._begun:
+        if self.begun:
             return b""
-        self._begun = True
+        self.begun = True
         return b"".join((self._open, b'"role":"assistant","content":""},"logprobs":null', _RUNNING, b"}]", tail))
 
     def _frame(self, body: bytes, last: bytes, tail: bytes) -> bytes:

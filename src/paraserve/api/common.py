@@ -6,6 +6,7 @@ import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,11 +16,12 @@ from starlette.responses import Response
 from paraserve.api.errors import as_request_error
 from paraserve.api.observed import REQUEST_ID_HEADER, record_of
 from paraserve.api.replies import ReplyOptions
+from paraserve.api.traced import trace_headers
 from paraserve.api.usage import UsageShape
 from paraserve.engines.base import EngineError, RoutingHints
 from paraserve.policies.base import PolicyLedger, ReplyRules
 from paraserve.prompt.errors import PromptError
-from paraserve.protocol.errors import RequestError
+from paraserve.protocol.errors import CONTEXT_LENGTH_EXCEEDED, RequestError
 from paraserve.protocol.sampling import SamplingFields
 
 if TYPE_CHECKING:
@@ -27,8 +29,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ROUTING_HEADERS = ("x-smg-routing-key", "x-data-parallel-rank")
-"""Headers of a client or router that say where a request should run; they go on to the engine as they are."""
+ROUTING_HEADERS = ("x-smg-routing-key", "x-data-parallel-rank", "traceparent", "tracestate")
+"""Headers of a client or router that say where a request should run, or which trace it belongs to; they go on to the
+engine as they are."""
 
 
 def deployment_of(request: Request) -> Deployment:
@@ -46,12 +49,16 @@ def reply_id(prefix: str) -> str:
 
 
 @contextmanager
-def attributed(ledger: PolicyLedger) -> Iterator[None]:
-    """A failure inside names the policies that had changed the request, as the reply would have."""
+def attributed(ledger: PolicyLedger, rules: ReplyRules) -> Iterator[None]:
+    """A failure inside names the policies that had changed the request, as the reply would have. An engine that counts
+    a prompt longer than we did is told like our own count."""
     try:
         yield
     except (RequestError, EngineError, PromptError) as error:
         failure = as_request_error(error)
+        if isinstance(error, EngineError) and error.code == CONTEXT_LENGTH_EXCEEDED:
+            ledger.used("overflow_status", failure.status, rules.overflow_status)
+            failure.status = rules.overflow_status
         failure.headers.update(ledger.headers)
         raise failure from error
 
@@ -119,11 +126,12 @@ def routing_hints(fields: SamplingFields, request: Request) -> RoutingHints:
         headers={
             REQUEST_ID_HEADER: record_of(request.scope).id,
             **{name: request.headers[name] for name in ROUTING_HEADERS if name in request.headers},
+            **trace_headers(request.scope),
         },
     )
 
 
-def note_reply_rules(fields: SamplingFields, rules: ReplyRules, ledger: PolicyLedger) -> None:
+def _note_reply_rules(fields: SamplingFields, rules: ReplyRules, ledger: PolicyLedger) -> None:
     """What the policies will do to the reply's form, noted before its head is written."""
     shows_usage = not fields.stream or wants_usage(fields, rules) or wants_continuous_usage(fields)
     if shows_usage:
@@ -132,5 +140,12 @@ def note_reply_rules(fields: SamplingFields, rules: ReplyRules, ledger: PolicyLe
         ledger.used("stream_usage", "requested", rules.stream_usage)
 
 
-def reply_options(deployment: Deployment, rules: ReplyRules, ledger: PolicyLedger) -> ReplyOptions:
-    return ReplyOptions(rules=rules, ledger=ledger, keep_alive=deployment.settings.keep_alive_interval)
+def reply_options(
+    deployment: Deployment, fields: SamplingFields, rules: ReplyRules, ledger: PolicyLedger
+) -> ReplyOptions:
+    return ReplyOptions(
+        rules=rules,
+        ledger=ledger,
+        note_rules=partial(_note_reply_rules, fields, rules, ledger),
+        keep_alive=deployment.settings.keep_alive_interval,
+    )

@@ -45,10 +45,12 @@ class CompletionReplyShape:
 
 @dataclass(slots=True)
 class _ChoiceText:
-    """What one choice has said and not yet shown; ``offset`` is where its tokens begin in its text, in characters."""
+    """What one choice has said and not yet shown. ``unscored`` is text that was shown and no token accounts for yet,
+    ``offset`` where it begins, in characters."""
 
     text: list[str] = field(default_factory=list)
     tokens: list[ScoredText] = field(default_factory=list)
+    unscored: str = ""
     offset: int = 0
     completion_tokens: int = 0
     reasoning_tokens: int = 0
@@ -76,18 +78,34 @@ class _Texts:
     def _show(self, index: int) -> CompletionChoice:
         """Everything that the choice has and that was not shown before."""
         choice = self._choices[index]
-        text, tokens = "".join(choice.text), choice.tokens
-        logprobs = self._logprobs(choice, tokens)
-        choice.text, choice.tokens = [], []
+        text = "".join(choice.text)
+        choice.text = []
+        choice.unscored += text
+        logprobs = self._logprobs(choice) if self._shape.logprobs else None
         end = choice.end
         reason = None if end is None else end.finish_reason
         return CompletionChoice(index, text, logprobs, reason, None if end is None else end.matched_stop)
 
-    def _logprobs(self, choice: _ChoiceText, tokens: Sequence[ScoredText]) -> CompletionLogprobs | None:
-        if not self._shape.logprobs:
-            return None
-        scored = completion_logprobs(tokens, choice.offset, self._shape.token_bytes)
-        choice.offset += sum(len(text) for text, _ in tokens)
+    def _logprobs(self, choice: _ChoiceText) -> CompletionLogprobs:
+        """The tokens of the text that is shown: at the end, their texts join to it.
+
+        One that added nothing (a part of a character) waits for what comes of it.
+        """
+        ended, rest = choice.end is not None, choice.unscored
+        due: list[ScoredText] = []
+        for piece, token in choice.tokens:
+            if not ended and len(piece) > len(rest):
+                break
+            due.append((rest[: len(piece)], token))  # less than the piece where a stop string took the rest
+            rest = rest[len(piece) :]
+        while due and not ended and not due[-1][0]:
+            due.pop()
+        if ended and due:  # what an incomplete character left
+            due[-1] = (due[-1][0] + rest, due[-1][1])
+        del choice.tokens[: len(due)]
+        scored = completion_logprobs(due, choice.offset, self._shape.token_bytes)
+        length = sum(len(text) for text, _ in due)
+        choice.unscored, choice.offset = choice.unscored[length:], choice.offset + length
         return scored
 
 

@@ -16,7 +16,6 @@ from paraserve.api.common import (
     check_token_ids,
     deployment_of,
     engine_extras,
-    note_reply_rules,
     reply_id,
     reply_options,
     routing_hints,
@@ -51,21 +50,20 @@ async def create_completion(request: Request) -> ASGIApp:
     check_stream_options(sent, deployment)
     policies = deployment.policies.on("completions")
     asked, ledger = policies.apply(sent)
-    with attributed(ledger):
+    with attributed(ledger, policies.rules):
         prompts = [
-            _prompt_plan(deployment, asked, token_ids, policies.rules, ledger)
+            await _prompt_plan(deployment, asked, token_ids, policies.rules, ledger)
             for token_ids in await _prompt_ids(deployment, asked)
         ]
         n = asked.n or 1
         if len(prompts) * n > MAX_CHOICES:
             raise RequestError(f"prompt: more than {MAX_CHOICES} choices in one request", param="prompt")
-        plan = await _reply_plan(deployment, asked, prompts, policies.rules, request, body)
+        plan = _reply_plan(deployment, asked, policies.rules, request, body)
         runs = plan_runs(plan, prompts, n=n, vocabulary=deployment.vocabulary)
         shape = _shape(deployment, asked, plan.request_id, model, prompts, policies.rules)
         if asked.stop_strings and any(may_reason(deployment.format, prompt.start) for prompt in prompts):
             ledger.used("stop_in_reasoning", True, policies.rules.stop_in_reasoning)
-        note_reply_rules(asked, policies.rules, ledger)
-        options = reply_options(deployment, policies.rules, ledger)
+        options = reply_options(deployment, asked, policies.rules, ledger)
         ledger.log(plan.request_id)
         record.begin(plan.request_id, runs, ledger, prompts=len(prompts))
         events = reply_events(deployment.engine, runs, prompts=len(prompts))
@@ -88,7 +86,7 @@ async def _prompt_ids(deployment: Deployment, request: CompletionRequest) -> lis
     return found
 
 
-def _prompt_plan(
+async def _prompt_plan(
     deployment: Deployment,
     request: CompletionRequest,
     token_ids: Sequence[int],
@@ -102,6 +100,7 @@ def _prompt_plan(
         context_length=deployment.context_length,
         requested=request.max_tokens,
         default=DEFAULT_MAX_TOKENS,
+        at_least=request.min_tokens or 0,
         clamp=rules.clamp_max_tokens,
         overflow_status=rules.overflow_status,
         prompt_param="prompt",
@@ -115,13 +114,15 @@ def _prompt_plan(
         defaults=deployment.sampling_defaults,
         vocab_size=deployment.tokenizer.vocab_size,
     )
-    return PromptPlan(token_ids=token_ids, sampling=sampling, start=deployment.start_of_text(token_ids))
+    start = deployment.start_of_text(token_ids)
+    wanted = Wanted(response_format=request.response_format, regex=request.regex, ebnf=request.ebnf, start=start)
+    constraint = await deployment.constraints.build(wanted)
+    return PromptPlan(token_ids=token_ids, sampling=sampling, start=start, constraint=constraint)
 
 
-async def _reply_plan(
+def _reply_plan(
     deployment: Deployment,
     request: CompletionRequest,
-    prompts: Sequence[PromptPlan],
     rules: ReplyRules,
     http: Request,
     body: bytes,
@@ -134,12 +135,6 @@ async def _reply_plan(
             param="logprobs",
             code="unsupported_parameter",
         )
-    wanted = Wanted(
-        response_format=request.response_format,
-        regex=request.regex,
-        ebnf=request.ebnf,
-        start=prompts[0].start,
-    )
     return ReplyPlan(
         request_id=reply_id("cmpl"),
         format=deployment.format,
@@ -149,7 +144,6 @@ async def _reply_plan(
         skip_special_tokens=request.skip_special_tokens is not False,
         logprobs=request.logprobs,
         prompt_logprobs=scored,
-        constraint=await deployment.constraints.build(wanted),
         routing=routing_hints(request, http),
         extras=engine_extras(body, request, deployment),
     )

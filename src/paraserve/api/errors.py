@@ -26,7 +26,7 @@ def as_request_error(error: RequestError | EngineError | PromptError) -> Request
         return error
     if isinstance(error, PromptError):
         return RequestError(error.message, param=error.param, code=error.code)
-    headers = {"retry-after": str(RETRY_AFTER_SECONDS)} if error.status == 503 else None
+    headers = {"retry-after": str(RETRY_AFTER_SECONDS)} if error.status in (429, 503) else None
     return RequestError(error.message, status=error.status, param=error.param, code=error.code, headers=headers)
 
 

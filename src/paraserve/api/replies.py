@@ -7,7 +7,7 @@ the stream; the preflight policy holds the head until the first chunk is there, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from typing import Protocol
@@ -38,10 +38,16 @@ class StreamEncoder(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyOptions:
-    """How a reply leaves: ``keep_alive`` in seconds, 0 is off."""
+    """How a reply leaves.
+
+    Args:
+        note_rules: writes into the ledger what the policies do to a reply's form; called when there is a reply.
+        keep_alive: seconds, 0 is off.
+    """
 
     rules: ReplyRules
     ledger: PolicyLedger
+    note_rules: Callable[[], None]
     keep_alive: float = 0.0
 
 
@@ -56,6 +62,7 @@ async def whole(request: Request, events: ReplyEvents, fold: Fold, options: Repl
         return fold.response()
 
     body = await unless_gone(request.receive, work())
+    options.note_rules()
     return Response(body, media_type="application/json", headers=options.ledger.headers)
 
 
@@ -72,6 +79,7 @@ async def streamed(request: Request, events: ReplyEvents, encoder: StreamEncoder
                 options.ledger.used("preflight", False, True)
                 raise
         stack.pop_all()
+    options.note_rules()
     frames = _frames(held, encoder, record_of(request.scope))
     return EventStream(frames, close=held.aclose, headers=options.ledger.headers, keep_alive=options.keep_alive)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -24,7 +25,10 @@ async def list_models(request: Request) -> Response:
 
 async def get_model(request: Request) -> Response:
     deployment = deployment_of(request)
-    return json_response(_card(deployment, deployment.model_name(request.path_params["model"])))
+    name = request.path_params["model"]
+    if not name:
+        raise HTTPException(404)
+    return json_response(_card(deployment, deployment.model_name(name)))
 
 
 def _card(deployment: Deployment, name: str) -> ModelCard:

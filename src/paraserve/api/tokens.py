@@ -35,7 +35,7 @@ async def tokenize(request: Request) -> Response:
         ids = await deployment.encode(asked.prompt, add_special_tokens=asked.add_special_tokens is not False)
         return _tokens(request, asked, ids, asked.prompt)
     turn = begin_turn(deployment, asked)
-    with attributed(turn.ledger):
+    with attributed(turn.ledger, turn.rules):
         prompt = await prepare_prompt(turn)
     return _tokens(request, asked, prompt.token_ids, prompt.text)
 
@@ -74,7 +74,7 @@ async def render_chat(request: Request) -> Response:
     record_of(request.scope).read(sent.model or deployment.names[0], stream=False)
     deployment.model_name(sent.model)
     turn = begin_turn(deployment, sent)
-    with attributed(turn.ledger):
+    with attributed(turn.ledger, turn.rules):
         prompt = await prepare_prompt(turn)
     rendered = RenderResponse(
         text=prompt.text,

@@ -70,6 +70,7 @@ class Choice:
     max_tokens: at most this many tokens are taken, whatever the engine sends.
     stop: stop strings, or none.
     stop_in_reasoning: whether stop strings work while the model is reasoning.
+    closers: markers that end a call. A stop string that is one of them ends the call too; any other one cuts it.
     logprobs: whether deltas carry their tokens.
     """
 
@@ -83,6 +84,7 @@ class Choice:
         max_tokens: int,
         stop: Sequence[str] = (),
         stop_in_reasoning: bool = True,
+        closers: Collection[str] = (),
         logprobs: bool = False,
     ) -> None:
         self.index = index
@@ -99,6 +101,7 @@ class Choice:
         self._max_tokens = max_tokens
         self._stop = StopMatcher(stop) if stop else None
         self._stop_in_reasoning = stop_in_reasoning
+        self._closers = closers
         self._logprobs = logprobs
 
     @property
@@ -184,9 +187,24 @@ class Choice:
             self.reasoning_tokens += tokens
 
     def _show(self, text: str) -> list[FormatEvent]:
-        if self._stop is not None and (self._stop_in_reasoning or not self._parser.in_reasoning):
+        if self._stop is None:
+            return self._parser.feed(text)
+        if self._stop_in_reasoning:
             text = self._stop.feed(text)
-        return self._parser.feed(text) if text else []
+            return self._parser.feed(text) if text else []
+        return self._show_outside_reasoning(text, self._stop)
+
+    def _show_outside_reasoning(self, text: str, stop: StopMatcher) -> list[FormatEvent]:
+        """Stop strings sleep inside reasoning. A token may hold the end of one and the beginning of the other, so the
+        state is asked at each character; what was held back leaves before the reasoning goes on."""
+        events: list[FormatEvent] = []
+        for character in text:
+            shown = stop.finish() + character if self._parser.in_reasoning else stop.feed(character)
+            if shown:
+                events += self._parser.feed(shown)
+            if stop.matched is not None:
+                break
+        return join_deltas(events)
 
     def _close(self, reason: TextEnd, matched: int | str | None, events: list[FormatEvent]) -> None:
         if not isinstance(matched, str):
@@ -195,7 +213,8 @@ class Choice:
                 events += self._show(rest)
             if self._stop is not None and (held := self._stop.finish()):
                 events += self._parser.feed(held)
-        events += self._parser.finish(reason)
+        cut = isinstance(matched, str) and matched.strip() not in self._closers
+        events += self._parser.finish("abort" if cut else reason)
         finish_reason: FinishReason = "length" if reason == "length" else "stop"
         if self._parser.completed_calls and not self._parser.open_call:
             finish_reason = "tool_calls"

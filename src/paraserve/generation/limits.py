@@ -15,6 +15,7 @@ def output_limit(
     context_length: int,
     requested: int | None,
     default: int | None,
+    at_least: int = 0,
     clamp: bool,
     overflow_status: int = 400,
     param: str = "max_tokens",
@@ -25,6 +26,7 @@ def output_limit(
     Args:
         requested: what the client set; None is unset.
         default: for an unset limit, capped by the room; None means all the room.
+        at_least: tokens that the client wants at the least: a default is never below it.
         clamp: cut a requested limit to the room instead of refusing it.
         overflow_status: the status when the prompt alone does not fit.
         param, prompt_param: the request's fields, for the error.
@@ -36,7 +38,7 @@ def output_limit(
     if room < (0 if requested == 0 else 1):
         raise context_overflow(prompt_tokens, context_length, status=overflow_status, param=prompt_param)
     if requested is None:
-        return room if default is None else min(default, room)
+        return room if default is None else min(max(default, at_least), room)
     if requested > room and not clamp:
         raise output_overflow(prompt_tokens, requested, context_length, param=param)
     return min(requested, room)

@@ -28,6 +28,7 @@ class PromptPlan:
     start: ReplyStart = ReplyStart.HEADER
     prefill: str = ""
     media: Sequence[MediaItem] = ()
+    constraint: Constraint | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,6 @@ class ReplyPlan:
     skip_special_tokens: bool = True
     logprobs: int | None = None
     prompt_logprobs: bool = False
-    constraint: Constraint | None = None
     routing: RoutingHints = field(default_factory=RoutingHints)
     extras: Mapping[str, Any] = field(default_factory=dict)
 
@@ -79,7 +79,7 @@ def _run(plan: ReplyPlan, prompt: PromptPlan, index: int, of_prompt: int, vocabu
         request_id=f"{plan.request_id}-{index:04}",  # of one length: SGLang aborts whatever begins with the given id
         token_ids=prompt.token_ids,
         sampling=sampling,
-        constraint=plan.constraint,
+        constraint=prompt.constraint,
         logprobs=plan.logprobs,
         prompt_logprobs=plan.prompt_logprobs,
         in_reasoning=may_reason(plan.format, prompt.start),
@@ -105,9 +105,16 @@ def _run(plan: ReplyPlan, prompt: PromptPlan, index: int, of_prompt: int, vocabu
         max_tokens=sampling.max_tokens,
         stop=plan.stop,
         stop_in_reasoning=plan.stop_in_reasoning,
+        closers=closing_markers(plan.format) if plan.stop else (),
         logprobs=plan.logprobs is not None,
     )
     return EngineRun(request, choice)
+
+
+def closing_markers(format: Format) -> frozenset[str]:
+    """What ends a call of this format, or the section of calls."""
+    texts = (text.strip() for calls in format.calls for text in (calls.close, calls.section_close))
+    return frozenset(text for text in texts if text)
 
 
 def may_reason(format: Format, start: ReplyStart) -> bool:

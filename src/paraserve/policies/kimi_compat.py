@@ -74,8 +74,9 @@ def _is_thinking(request: ChatCompletionRequest, context: PolicyContext) -> bool
     if model_thinking(context).always:
         return True
     for kwargs in (request.chat_template_kwargs or {}, context.settings.chat_template_kwargs):
-        if (value := kwargs.get("thinking")) is not None:
-            return switch_value(value, "chat_template_kwargs.thinking")
+        for name in ("thinking", "enable_thinking"):
+            if (value := kwargs.get(name)) is not None:
+                return switch_value(value, f"chat_template_kwargs.{name}")
     return True
 
 

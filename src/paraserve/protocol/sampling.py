@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from paraserve.protocol.errors import RequestError
+
+MAX_STOP_STRINGS = 64
+MAX_STOP_CHARS = 512
 
 Seed = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Bias = Annotated[float, msgspec.Meta(ge=-100, le=100)]
@@ -78,6 +82,7 @@ def check_sampling(request: SamplingFields) -> None:
             param="response_format",
             code="missing_required_parameter",
         )
+    _check_stop_strings(request.stop_strings)
     constraints = [
         name
         for name, value in (
@@ -91,6 +96,27 @@ def check_sampling(request: SamplingFields) -> None:
         raise RequestError(
             f"{constraints[1]}: cannot be combined with {constraints[0]}", param=constraints[1], code="invalid_value"
         )
+
+
+def _check_stop_strings(strings: Sequence[str]) -> None:
+    """Each of them is looked for at every token of the reply."""
+    if len(strings) > MAX_STOP_STRINGS or any(len(string) > MAX_STOP_CHARS for string in strings):
+        raise RequestError(
+            f"stop: at most {MAX_STOP_STRINGS} strings of at most {MAX_STOP_CHARS} characters",
+            param="stop",
+            code="invalid_value",
+        )
+
+
+def check_stop_token_ids(token_ids: Sequence[int] | None, vocab_size: int) -> tuple[int, ...]:
+    """``stop_token_ids``, which must be ids of the vocabulary. Raises `RequestError`."""
+    if any(token_id >= vocab_size for token_id in token_ids or ()):
+        raise RequestError(
+            f"stop_token_ids: must be token ids from 0 to {vocab_size - 1}",
+            param="stop_token_ids",
+            code="invalid_value",
+        )
+    return tuple(token_ids or ())
 
 
 def logit_bias_ids(bias: dict[str, float] | None, vocab_size: int) -> dict[int, float]:
