@@ -1,7 +1,8 @@
-"""Which settings of access and TLS go together. It must never read a file: that is the start's work."""
+"""Which settings of the edge go together: access, TLS, traces. It must never read a file: that is the start's work."""
 
 from __future__ import annotations
 
+import importlib.util
 import ipaddress
 import re
 from collections.abc import Mapping
@@ -22,6 +23,8 @@ def check_access(settings: ServerSettings, origins: Mapping[str, str]) -> None:
         raise ConfigurationError(f"{origins['api_key']}: holds no key")
     if any(not key.isascii() or not key.isprintable() or " " in key for key in settings.api_key):
         raise ConfigurationError(f"{origins['api_key']}: a key is visible ASCII characters without spaces")
+    if settings.otlp_traces_endpoint is not None and not _can_trace():
+        raise ConfigurationError(f"{origins['otlp_traces_endpoint']}: needs an extra: pip install 'paraserve[otel]'")
     if settings.ssl_keyfile is not None and settings.ssl_certfile is None:
         raise ConfigurationError(f"{origins['ssl_keyfile']}: has no effect without --ssl-certfile")
     if not re.fullmatch(r"|(/[^/\s]+)+", settings.root_path):
@@ -44,3 +47,10 @@ def _is_network(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _can_trace() -> bool:
+    try:
+        return importlib.util.find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:
+        return False
