@@ -104,6 +104,14 @@ class ServerSettings:
         metavar="SECONDS",
         help="On SIGTERM, how long running replies may take to end before they are aborted.",
     )
+    otlp_traces_endpoint: str | None = setting(
+        None,
+        group=SERVER,
+        metavar="URL",
+        default_note="no traces",
+        help="Send OpenTelemetry traces here by OTLP over HTTP, as http://collector:4318/v1/traces; needs the extra "
+        "otel.",
+    )
     log_level: Literal["debug", "info", "warning", "error", "critical"] = setting(
         "info", group=SERVER, help="Least severe messages to log."
     )

@@ -50,6 +50,8 @@ class RequestRecord:
     reply_id: str = ""
     normalizations: Sequence[str] = ()
     decoded: float | None = None
+    ready: float | None = None
+    """When prompt and sampling values were there, and only the engine was waited for."""
     runs: Sequence[EngineRun] = ()
     prompts: int = 1
     sent: Mapping[str, Any] = field(default_factory=dict)
@@ -76,7 +78,7 @@ class RequestRecord:
         normalizations: Sequence[str] = (),
     ) -> None:
         """Everything is ready for the engine."""
-        self.reply_id, self.runs, self._ledger = reply_id, runs, ledger
+        self.reply_id, self.runs, self._ledger, self.ready = reply_id, runs, ledger, perf_counter()
         self.prompts, self.normalizations = prompts, normalizations
 
     def answer(self, status: int, policies: str | None) -> None:
