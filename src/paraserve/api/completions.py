@@ -51,13 +51,15 @@ async def create_completion(request: Request) -> ASGIApp:
     policies = deployment.policies.on("completions")
     asked, ledger = policies.apply(sent)
     with attributed(ledger, policies.rules):
+        n = asked.n or 1
+        if len(asked.prompts) * n > MAX_CHOICES:
+            raise RequestError(
+                f"prompt: more than {MAX_CHOICES} choices in one request", param="prompt", code="invalid_value"
+            )
         prompts = [
             await _prompt_plan(deployment, asked, token_ids, policies.rules, ledger)
             for token_ids in await _prompt_ids(deployment, asked)
         ]
-        n = asked.n or 1
-        if len(prompts) * n > MAX_CHOICES:
-            raise RequestError(f"prompt: more than {MAX_CHOICES} choices in one request", param="prompt")
         plan = _reply_plan(deployment, asked, policies.rules, request, body)
         runs = plan_runs(plan, prompts, n=n, vocabulary=deployment.vocabulary)
         shape = _shape(deployment, asked, plan.request_id, model, prompts, policies.rules)

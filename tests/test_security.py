@@ -1,0 +1,285 @@
+"""What docs/security.md promises: what no client, template or body can do, and what never gets out."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import tracemalloc
+from typing import Any
+
+import httpx
+import pytest
+
+from paraserve.api.endpoints import ENDPOINTS
+from paraserve.engines.base import EngineError
+from paraserve.prompt.errors import CheckpointError
+from tests.api.wire import CHAT, COMPLETIONS, USER
+from tests.toy import client, deployment, engine, reply
+
+KEY = "sk-correct-horse-battery"
+GUESS = "sk-wrong-guess-staple"
+SECONDS = 5.0
+"""Far above what a bomb costs on a slow machine, far below what one costs that goes off."""
+BODIES = [endpoint.path for endpoint in ENDPOINTS if endpoint.takes is not None]
+DIGITS = "9" * 1_000_000
+
+
+def chat_with(field: str, value: str) -> str:
+    return f'{{"messages": {json.dumps(USER)}, "{field}": {value}}}'
+
+
+BOMBS: dict[str, str] = {
+    "deep array": '{"messages": ' + "[" * 200_000,
+    "deep array, whole": '{"messages": ' + "[" * 200_000 + "]" * 200_000 + "}",
+    "deep object": '{"a":' * 200_000,
+    "deep in a message": f'{{"messages": [{{"role": "user", "content": "x", "y": {"[" * 900}{"]" * 900}}}]}}',
+    "deep in a tool": chat_with(
+        "tools",
+        '[{"type": "function", "function": {"name": "f", "parameters": ' + '{"not": ' * 900 + "{}" + "}" * 900 + "}}]",
+    ),
+    "deep template variable": chat_with("chat_template_kwargs", '{"x": ' + "[" * 900 + "]" * 900 + "}"),
+    **{
+        f"digits in {field}": chat_with(field, DIGITS)
+        for field in ("temperature", "top_k", "seed", "max_tokens", "n", "priority", "thinking", "unknown")
+    },
+    "negative digits": chat_with("seed", "-" + DIGITS),
+    "digits of a fraction": chat_with("temperature", "0." + DIGITS),
+    "a vast exponent": chat_with("temperature", "1e" + DIGITS),
+    "digits in a message": f'{{"messages": [{{"role": "user", "content": "x", "y": {DIGITS}}}]}}',
+    "digits in a template variable": chat_with("chat_template_kwargs", f'{{"x": {DIGITS}}}'),
+    "digits in a bound of a schema": chat_with(
+        "response_format",
+        '{"type": "json_schema", "json_schema": {"schema": {"type": "integer", "maximum": ' + DIGITS + "}}}",
+    ),
+    "digits in a repetition of a pattern": chat_with("regex", f'"a{{{DIGITS}}}"'),
+    "digits in prompt": f'{{"prompt": [{DIGITS}]}}',
+    "digits in tokens": f'{{"tokens": [{DIGITS}]}}',
+    "digits in a key of logit_bias": chat_with("logit_bias", f'{{"{DIGITS}": 1}}'),
+    "a huge key": chat_with("k" * 5_000_000, "1"),
+    "a huge key in a message": f'{{"messages": [{{"role": "user", "{"k" * 5_000_000}": "x"}}]}}',
+    "many keys": chat_with("logit_bias", "{" + ",".join(f'"{i}": 1' for i in range(200_000)) + "}"),
+    "many unknown keys": "{" + ",".join(f'"k{i}": 1' for i in range(200_000)) + "}",
+    "many messages": json.dumps({"messages": USER * 20_000}),
+    "many tools": chat_with(
+        "tools", "[" + ",".join(f'{{"type": "function", "function": {{"name": "f{i}"}}}}' for i in range(20_000)) + "]"
+    ),
+    "many stops": chat_with("stop", json.dumps([f"stop{i}" for i in range(50_000)])),
+    "a long stop": chat_with("stop", json.dumps("a" * 1_000_000)),
+    "many prompts": json.dumps({"prompt": ["x"] * 100_000}),
+    "half a surrogate pair": chat_with("stop", '"\\ud800"'),
+    "half a surrogate pair in a message": '{"messages": [{"role": "user", "content": "\\ud800"}]}',
+    "half a surrogate pair in a prompt": '{"prompt": "\\ud800"}',
+    "not UTF-8": '{"prompt": "\udcff"}',
+    "zero bytes": "\0" * 1_000_000,
+    "NaN": chat_with("temperature", "NaN"),
+}
+
+
+@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize("name", BOMBS)
+async def test_a_bomb_of_a_body_costs_bounded_time_and_memory(name: str, path: str) -> None:
+    body = BOMBS[name].encode("utf-8", "surrogateescape")
+    async with client(deployment(engine(), max_body_size=8 * 2**20)) as http:
+        tracemalloc.start()
+        began = time.monotonic()
+        response = await http.post(path, content=body)
+        seconds = time.monotonic() - began
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert response.status_code < 500, response.text[:300]
+        assert seconds < SECONDS
+        assert peak < 100 * 2**20, f"{peak >> 20} MiB for a body of {len(body) >> 10} KiB"
+        assert len(response.content) < 100_000 or response.status_code == 200
+        assert (await http.post(CHAT, json={"messages": USER})).status_code == 200, "and the server goes on"
+
+
+async def test_a_body_is_refused_before_more_than_the_limit_is_held() -> None:
+    async def endless() -> Any:
+        sent = 0
+        while True:
+            sent += 1
+            assert sent < 100, "still read after the limit"
+            yield b"x" * 65_536
+
+    async with client(deployment(engine(), max_body_size=2**20)) as http:
+        for path in BODIES:
+            response = await http.post(path, content=endless())
+            assert response.status_code == 413
+            packed = await http.post(path, content=b"\x1f\x8b", headers={"content-encoding": "gzip"})
+            assert packed.status_code == 415, "what is small may become large"
+
+
+@pytest.mark.parametrize("headers", [{}, {"authorization": f"Bearer {GUESS}"}, {"authorization": f"Bearer {KEY}"}])
+@pytest.mark.parametrize("log_requests", ["metadata", "parameters", "bodies"])
+async def test_no_key_is_in_an_answer_a_metric_or_a_log_line(
+    headers: dict[str, str], log_requests: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    served = deployment(engine(), api_key=(KEY,), log_requests=log_requests)
+    said: list[str] = []
+    async with client(served) as http:
+        http.headers.update(headers)
+        for endpoint in ENDPOINTS:
+            body = next(iter(endpoint.examples.values()), None)
+            response = await http.request(endpoint.method, endpoint.path.replace("{model}", "toy"), json=body)
+            said += [response.text, str(response.headers)]
+        said += [(await http.get(path)).text for path in ("/", "/docs", "/openapi.json", "/metrics", "/nothing")]
+    said += [record.getMessage() + str(record.__dict__) for record in caplog.records if record.name.startswith("para")]
+    said.append(repr(served.settings))
+    assert len(said) > 30
+    for text in said:
+        assert KEY not in text
+        assert GUESS not in text
+
+
+class Bug(Exception):
+    """What no stage foresees, with a path and an object in its message."""
+
+    def __str__(self) -> str:
+        return "/srv/secret/model.py: <Engine object at 0x7f0000000000>"
+
+
+LEAKS = ["/srv/secret", "0x7f", "Traceback", 'File "', ".py", "site-packages", "secret/place"]
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("after", [0, 2])
+async def test_a_bug_shows_no_path_object_or_stack(
+    path: str, stream: bool, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted = engine(reply("Hello."))
+    generate = scripted.generate
+
+    async def buggy(request: Any) -> Any:
+        count = 0
+        async for chunk in generate(request):
+            if count == after:
+                raise Bug
+            count += 1
+            yield chunk
+
+    monkeypatch.setattr(scripted, "generate", buggy)
+    served = deployment(scripted, model_path="secret/place/toy")
+    async with client(served) as http:
+        response = await http.post(path, json={"messages": USER, "prompt": "x", "stream": stream})
+    assert (response.status_code == 500) != stream
+    assert '"code":"internal_error"' in response.text
+    assert not [leak for leak in LEAKS if leak in response.text + str(response.headers)]
+
+
+REF = {"$ref": "x"}
+WRONG: list[tuple[str, str, Any]] = [
+    ("POST", CHAT, b"{"),
+    ("POST", CHAT, {"messages": [{"role": "wizard", "content": "x"}]}),
+    ("POST", CHAT, {"messages": USER, "model": "/srv/secret/model"}),
+    ("POST", CHAT, {"messages": USER, "tools": [{"type": "function", "function": {"name": 3}}]}),
+    ("POST", CHAT, {"messages": USER, "response_format": {"type": "json_schema", "json_schema": {"schema": REF}}}),
+    ("POST", CHAT, {"messages": USER, "chat_template_kwargs": {"messages": object.__name__}}),
+    ("POST", COMPLETIONS, {"prompt": [1, "a"]}),
+    ("POST", "/tokenize", {}),
+    ("POST", "/detokenize", {"tokens": [10**9]}),
+    ("GET", "/v1/models/..%2f..%2fetc%2fpasswd", None),
+    ("GET", "/../../etc/passwd", None),
+    ("PUT", CHAT, None),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: f"{wrong[0]} {wrong[1]} {str(wrong[2])[:40]}")
+async def test_a_refusal_shows_nothing_of_the_server(wrong: tuple[str, str, Any]) -> None:
+    method, path, body = wrong
+    content = body if isinstance(body, bytes) else None if body is None else json.dumps(body)
+    async with client(deployment(engine(), model_path="secret/place/toy")) as http:
+        response = await http.request(method, path, content=content)
+    error = response.json()["error"] if response.status_code >= 400 else {"message": response.text}
+    shown = error["message"].replace("/srv/secret/model", "what the client wrote")
+    assert not [leak for leak in LEAKS if leak in shown]
+    assert " object at " not in shown
+    assert "<class" not in shown
+
+
+async def test_an_engines_words_come_without_paths_and_addresses() -> None:
+    down = EngineError(502, "engine_error", "The engine failed (500).")
+    async with client(deployment(engine(reply("x", error=down)))) as http:
+        response = await http.post(CHAT, json={"messages": USER})
+    assert response.json()["error"]["message"] == "The engine failed (500)."
+
+
+ESCAPES = [
+    "{% include '/etc/passwd' %}",
+    "{% extends '/etc/passwd' %}",
+    "{% import '/etc/passwd' as x %}{{ x }}",
+    "{% from '/etc/passwd' import x %}",
+    "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "{{ messages.__class__.__base__.__subclasses__() }}",
+    "{{ ''['__class__'] }}",
+    "{{ '' | attr('__class__') }}",
+    "{{ cycler.__init__.__globals__.os.popen('id').read() }}",
+    "{{ raise_exception.__globals__ }}",
+    "{{ raise_exception.__code__ }}",
+    "{{ self.__init__.__globals__ }}",
+    "{{ '{0.__class__}'.format('') }}",
+    "{{ '%s' | format(messages.__init__) }}",
+    "{{ open('/etc/passwd').read() }}",
+    "{{ messages.append(1) }}",
+    "{% set x = messages.pop() %}",
+]
+
+
+@pytest.mark.parametrize("escape", ESCAPES)
+async def test_a_template_reaches_neither_files_nor_the_program(escape: str) -> None:
+    """A checkpoint's template is foreign code: it fails to load, or its request does, and it says nothing it found."""
+    try:
+        served = deployment(engine(), template=escape + "{% for m in messages %}{{ m.content }}{% endfor %}")
+    except CheckpointError:
+        return
+    async with client(served) as http:
+        response = await http.post(f"{CHAT}/render", json={"messages": USER})
+    if response.status_code == 200:
+        shown = response.json()["text"]
+        assert shown.removesuffix("hi") in ("", "%s"), shown
+    else:
+        assert response.status_code == 400
+        assert response.json()["error"]["code"].startswith("template_")
+    for found in ("root:", "<class", "<function", "object at 0x", "<bound"):
+        assert found not in response.text
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for a in range(100000) %}{{ 'x' * 100000 }}{% endfor %}",
+        "{{ 'x' * 10000000000 }}",
+        "{{ 9 ** (9 ** (9 ** 9)) }}",
+        "{{ '%1000000000d' % 1 }}",
+        "{{ 'x'.ljust(10000000000) }}",
+        "{{ range(10000000000) | list }}",
+        "{{ lipsum(n=10000000) }}",
+        "{% for a in range(10000) %}{% for b in range(10000) %}{% for c in range(10000) %}" + "{% endfor %}" * 3,
+    ],
+)
+async def test_a_template_that_never_ends_or_grows_is_stopped(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paraserve.prompt.template.MAX_RENDER_SECONDS", 1.0)
+    async with client(deployment(engine(), template=template)) as http:
+        began = time.monotonic()
+        response: httpx.Response = await http.post(f"{CHAT}/render", json={"messages": USER})
+    assert response.status_code == 400
+    assert time.monotonic() - began < SECONDS
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+async def test_stop_strings_are_bounded_in_number_and_length(path: str) -> None:
+    async with client(deployment(engine())) as http:
+        for stop, status in ((["x"] * 256, 200), (["x"] * 257, 400), ("x" * 4096, 200), (["a", "x" * 4097], 400)):
+            response = await http.post(path, json={"messages": USER, "prompt": "x", "stop": stop})
+            assert response.status_code == status
+            assert status == 200 or response.json()["error"]["param"] == "stop"
+
+
+async def test_choices_are_bounded_before_any_prompt_is_read() -> None:
+    async with client(deployment(engine())) as http:
+        for prompts, n in ((1025, 1), (600, 2)):
+            response = await http.post(COMPLETIONS, json={"prompt": ["x" * 10_000] * prompts, "n": n})
+            assert response.status_code == 400
+            assert response.json()["error"]["param"] == "prompt"
