@@ -15,11 +15,6 @@ MAX_STOP_CHARS = 512
 Seed = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Bias = Annotated[float, msgspec.Meta(ge=-100, le=100)]
 
-MAX_STOPS = 256
-MAX_STOP_LENGTH = 4096
-"""Far above what anybody asks for. Every stop string costs time for every token, and text that may become one is held
-back."""
-
 
 class StreamOptions(msgspec.Struct, frozen=True):
     include_usage: bool | None = None
@@ -79,8 +74,7 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_sampling(request: SamplingFields) -> None:
-    """The rules that reach over more than one field, or into one. Raises `RequestError`."""
-    _check_stops(request.stop_strings)
+    """The rules that reach over more than one field. Raises `RequestError`."""
     chosen = request.response_format
     if chosen is not None and chosen.type == "json_schema" and chosen.json_schema is None:
         raise RequestError(
@@ -123,15 +117,6 @@ def check_stop_token_ids(token_ids: Sequence[int] | None, vocab_size: int) -> tu
             code="invalid_value",
         )
     return tuple(token_ids or ())
-
-
-def _check_stops(stops: tuple[str, ...]) -> None:
-    if len(stops) > MAX_STOPS or any(len(stop) > MAX_STOP_LENGTH for stop in stops):
-        raise RequestError(
-            f"stop: at most {MAX_STOPS} strings of at most {MAX_STOP_LENGTH} characters",
-            param="stop",
-            code="invalid_value",
-        )
 
 
 def logit_bias_ids(bias: dict[str, float] | None, vocab_size: int) -> dict[int, float]:
