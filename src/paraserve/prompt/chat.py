@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
 from paraserve.engines.base import MediaItem
@@ -22,10 +23,9 @@ from paraserve.prompt.checkpoint import DEFAULT_TEMPLATE, TOOL_TEMPLATE, Checkpo
 from paraserve.prompt.errors import PromptError
 from paraserve.prompt.history import HistoryAdapter
 from paraserve.prompt.media import collect_media
-from paraserve.prompt.prefill import continue_final
+from paraserve.prompt.prefill import ContinuedPrompt, continue_final
 from paraserve.prompt.state import Markers, ThinkingState, reply_start
-from paraserve.prompt.template import ChatTemplate
-from paraserve.prompt.thinking import resolve_kwargs
+from paraserve.prompt.thinking import resolve_kwargs, thinking_modes
 from paraserve.prompt.tool_declarations import declare_tools
 from paraserve.prompt.validation import check_messages
 
@@ -37,6 +37,8 @@ TOOL_CHARS = 500
 """What one declared tool counts for."""
 MAX_WORKERS = 4
 """Rendering holds Python's lock: more threads would only take turns, and delay the event loop by each turn."""
+
+NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 
 RESERVED_KWARGS = frozenset({"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"})
 """Variables that a request sets by its own fields and not by template kwargs."""
@@ -81,7 +83,7 @@ class PreparedPrompt:
     start: ReplyStart
     thinking: ThinkingState
     prefill: str = ""
-    """The assistant text that the reply goes on with, as the client sent it."""
+    """The assistant text at the prompt's end that the reply goes on with: what follows a thought that is closed."""
     media: tuple[MediaItem, ...] = ()
     normalizations: tuple[str, ...] = ()
     """Names of what was adapted (docs/prompt.md lists them); empty where the template took the original."""
@@ -173,19 +175,22 @@ class ChatPrompt:
         if tools or takes.absent_tools_as_none:
             variables["tools"] = tools or None
         variables["documents"] = request.documents
-        text, prefill, start = self._render(self._checkpoint.templates[name], request, messages, variables)
-        if request.reasoning_effort == "none" and start is ReplyStart.REASONING:
+        rendered = self._render(name, request, messages, variables)
+        if rendered.turned_on:
+            notes["thinking_on_for_prefill"] = None
+        start = rendered.start
+        if request.reasoning_effort == "none" and start is ReplyStart.REASONING and not rendered.prefill:
             raise PromptError("reasoning_effort: this model always reasons", "reasoning_effort", "unsupported_value")
         enabled = bool(self._markers) and start is not ReplyStart.CONTENT
         if start is ReplyStart.HEADER and kwargs.requested is False:
             enabled = False
-        token_ids, text = self._tokenize(text, notes)
+        token_ids, text = self._tokenize(rendered.text, notes)
         return PreparedPrompt(
             token_ids=token_ids,
             text=text,
             start=start,
             thinking=ThinkingState(start, enabled, kwargs.requested, kwargs.effort),
-            prefill=prefill,
+            prefill=rendered.prefill,
             media=media,
             normalizations=tuple(notes),
         )
@@ -216,22 +221,25 @@ class ChatPrompt:
 
     def _render(
         self,
-        template: ChatTemplate,
+        name: str,
         request: ChatPromptRequest,
         messages: Sequence[Mapping[str, Any]],
-        variables: dict[str, Any],
-    ) -> tuple[str, str, ReplyStart]:
-        def render(turns: Sequence[Mapping[str, Any]], generate: bool) -> str:
-            return template.render({**variables, "messages": turns, "add_generation_prompt": generate})
+        variables: Mapping[str, Any],
+    ) -> ContinuedPrompt:
+        template = self._checkpoint.templates[name]
+
+        def render(messages: Sequence[Mapping[str, Any]], generate: bool, kwargs: Mapping[str, Any] = NO_KWARGS) -> str:
+            return template.render({**variables, **kwargs, "messages": messages, "add_generation_prompt": generate})
 
         if request.continue_final_message:
             if request.add_generation_prompt:
                 raise PromptError(
                     "add_generation_prompt and continue_final_message exclude each other", "continue_final_message"
                 )
-            return continue_final(messages, render, self._markers, self._content_openers)
+            modes = thinking_modes(self.capabilities[name])
+            return continue_final(messages, render, self._markers, self._content_openers, modes)
         text = render(messages, request.add_generation_prompt is not False)
-        return text, "", reply_start(text, self._markers, self._content_openers)
+        return ContinuedPrompt(text, "", reply_start(text, self._markers, self._content_openers))
 
 
 def _allowed(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:

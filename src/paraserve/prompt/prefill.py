@@ -1,35 +1,69 @@
 """A prompt that ends inside the last assistant message, for a reply that goes on with it.
 
-Never adapts messages. One invariant: the prompt ends with the client's own last characters, blanks included.
+Never adapts messages. Two invariants: the prompt ends with the client's own last characters, blanks included, and a
+thought that the message begins with is in the prompt once, whatever the template makes of reasoning.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from paraserve.formats.types import ReplyStart
+from paraserve.prompt.capabilities import REASONING_FIELDS
 from paraserve.prompt.errors import PromptError
-from paraserve.prompt.parts import joined_text
-from paraserve.prompt.state import Markers, open_reasoning, reply_start
+from paraserve.prompt.parts import THINKING_TYPE, joined_text
+from paraserve.prompt.state import Markers, reply_start
+from paraserve.prompt.thinking import ThinkingModes
 
-Render = Callable[[Sequence[Mapping[str, Any]], bool], str]
-"""Renders messages; the flag asks for the generation prompt."""
+Message = Mapping[str, Any]
 
 END = "\ue000end-of-prefill\ue001"
-"""Stands after the prefilled text while it is rendered. Private-use characters: no template trims or splits on them."""
+"""Stands where the prefilled text begins or ends while it is rendered. Private-use characters: no template trims or
+splits on them."""
+
+
+class Render(Protocol):
+    def __call__(self, messages: Sequence[Message], generate: bool, kwargs: Mapping[str, Any] = ...) -> str:
+        """Messages as text; ``generate`` asks for the generation prompt, ``kwargs`` win over the request's own."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuedPrompt:
+    text: str
+    prefill: str
+    """The text at the end of the prompt that the reply's part goes on with: the thought, or the content."""
+    start: ReplyStart
+    turned_on: bool = False
+    """Reasoning was off, and was turned on for the thought that the client began."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Thought:
+    """Reasoning at the head of the prefill."""
+
+    opening: str
+    closing: str
+    spelled: str
+    """The whole prefill as the client spelled it."""
+    text: str
+    rest: str | None
+    """What follows the closing marker; None where the thought is open."""
 
 
 def continue_final(
-    messages: Sequence[Mapping[str, Any]], render: Render, markers: Markers, content_openers: Sequence[str] = ()
-) -> tuple[str, str, ReplyStart]:
-    """The prompt, the prefilled text, and where the reply goes on.
+    messages: Sequence[Message],
+    render: Render,
+    markers: Markers,
+    content_openers: Sequence[str] = (),
+    modes: ThinkingModes | None = None,
+) -> ContinuedPrompt:
+    """The prompt that the reply goes on with.
 
-    The last message is rendered as the template renders it, up to the prefill's end. A prefill that starts with
-    reasoning is different where it is not closed (a message with reasoning and no content is one, too), or where the
-    template would lose it or put an empty block before it: it follows the generation prompt, as if the model had
-    written it.
+    Content stands where the template puts an assistant's content. A thought stands where the model writes its own: it
+    takes the place of an empty block that the template would put there, and reasoning that is off is turned on for it.
 
     Raises:
         PromptError: the last message is no assistant's text, or the template does not show it.
@@ -40,37 +74,133 @@ def continue_final(
         raise PromptError(f"{path}: continue_final_message needs an assistant message with text at the end", path)
     content = last.get("content")
     text = content if isinstance(content, str) else joined_text(content or ())
-    thought = last.get("reasoning_content")
-    if not text and isinstance(thought, str) and thought and markers:
-        text = markers[0][0].strip() + thought
-    rendered = render([*messages[:-1], {**last, "content": text + END}], False)
-    native = rendered[: rendered.rfind(END)] if END in rendered else None
-    opening = next((opening.strip() for opening, _ in markers if text.lstrip().startswith(opening.strip())), None)
-    if opening is not None:
-        unclosed = open_reasoning(text, markers) is not None
-        earlier = render(messages[:-1], False).count(opening)
-        if unclosed or native is None or not _one_block(native, text, opening, earlier):
-            prompt = render(messages[:-1], True)
-            start = reply_start(prompt, markers, content_openers)
-            if start is not ReplyStart.CONTENT:
-                state = ReplyStart.REASONING if unclosed else ReplyStart.CONTENT
-                return _go_on(prompt, text.partition(opening), start), text, state
-    if native is None:
+    thought = _thought(last, text, markers)
+    if thought is not None:
+        return _after_thought(messages, thought, render, markers, content_openers, modes or ThinkingModes())
+    before = _before_content(render, [*messages[:-1], {**last, "content": END}], {})
+    if before is None:
         raise PromptError(f"{path}: this model's chat template cannot end a prompt inside a message", path)
-    return native, text, ReplyStart.CONTENT
+    for opener in map(str.strip, content_openers):
+        if before.rstrip().endswith(opener) and text.lstrip().startswith(opener):
+            text = text.partition(opener)[2]
+    return ContinuedPrompt(before + text, text, ReplyStart.CONTENT)
 
 
-def _one_block(native: str, text: str, opening: str, earlier: int) -> bool:
-    """The template itself made one block of reasoning of the prefill's: nothing lost, no empty block before it."""
-    thought = re.split(r"<|\[", text.partition(opening)[2], maxsplit=1)[0].strip()
-    return native.count(opening) - earlier <= 1 and thought in native
+def _thought(message: Message, text: str, markers: Markers) -> _Thought | None:
+    """The reasoning that the message begins with: in its own field or part, or spelled in its text."""
+    given = message.get("reasoning_content")
+    parts = message.get("content")
+    if not given and isinstance(parts, list):
+        given = "".join(part[THINKING_TYPE] for part in parts if part.get("type") == THINKING_TYPE)
+    for opening, closing in markers:
+        opening, closing = opening.strip(), closing.strip()
+        if isinstance(given, str) and given:
+            spelled = f"{opening}{given}{closing}{text}" if text else opening + given
+            return _Thought(opening, closing, spelled, given, text or None)
+        if text.lstrip().startswith(opening):
+            inner, closed, rest = text.partition(opening)[2].partition(closing)
+            return _Thought(opening, closing, text, inner, rest if closed else None)
+    return None
 
 
-def _go_on(prompt: str, parts: tuple[str, str, str], start: ReplyStart) -> str:
-    """The generation prompt and the reasoning so far, with one opening marker between them."""
-    _, opening, thought = parts
-    if start is ReplyStart.HEADER:
-        return prompt + opening + thought
-    if prompt.endswith("\n") and thought.startswith("\n"):
-        thought = thought[1:]
-    return prompt + thought
+def _after_thought(
+    messages: Sequence[Message],
+    thought: _Thought,
+    render: Render,
+    markers: Markers,
+    content_openers: Sequence[str],
+    modes: ThinkingModes,
+) -> ContinuedPrompt:
+    earlier = messages[:-1]
+    kwargs: Mapping[str, Any] = {}
+    prompt = render(earlier, True)
+    start = reply_start(prompt, markers, content_openers)
+    empty = thought.rest is not None and not thought.text.strip()
+    if empty and start is ReplyStart.CONTENT:
+        # The template's own way to say that nothing was thought.
+        rest = thought.rest or ""
+        rest = rest.lstrip("\n") if prompt.endswith("\n") else rest
+        return ContinuedPrompt(prompt + rest, rest, ReplyStart.CONTENT)
+    off = start is ReplyStart.CONTENT or (modes.off is not None and prompt == render(earlier, True, modes.off))
+    if off and not empty:
+        for tried in modes.on:
+            thinking = render(earlier, True, tried)
+            thinking_start = reply_start(thinking, markers, content_openers)
+            if thinking != prompt and thinking_start is not ReplyStart.CONTENT:
+                kwargs, prompt, start = tried, thinking, thinking_start
+                break
+    header = _without_block(prompt, thought, content_openers)
+    if thought.rest is None:
+        text = _begin(prompt, header, thought, start, thought.text)
+        return ContinuedPrompt(text, thought.spelled, ReplyStart.REASONING, bool(kwargs))
+    native = _native(messages, thought, render, kwargs, header)
+    if native is None:
+        opener = content_openers[0] if content_openers and not _opened(thought.rest, content_openers) else ""
+        body = thought.text + thought.closing + opener + thought.rest
+        native = _begin(prompt, header, thought, start, body)
+    return ContinuedPrompt(native, thought.rest, ReplyStart.CONTENT, bool(kwargs))
+
+
+def _begin(prompt: str, header: str, thought: _Thought, start: ReplyStart, body: str) -> str:
+    """The generation prompt and the thought, with one opening marker between them."""
+    if start is ReplyStart.REASONING:
+        return prompt + (body[1:] if prompt.endswith("\n") and body.startswith("\n") else body)
+    lead = thought.spelled.partition(thought.opening)[0]
+    return (prompt if start is ReplyStart.HEADER else header) + lead + thought.opening + body
+
+
+def _without_block(prompt: str, thought: _Thought, content_openers: Sequence[str]) -> str:
+    """The generation prompt up to where reasoning begins."""
+    header = prompt
+    for ends in ([opener.strip() for opener in content_openers], [thought.closing], [thought.opening]):
+        tail = header.rstrip()
+        end = next((end for end in ends if end and tail.endswith(end)), None)
+        if end is not None:
+            header = tail[: -len(end)]
+    return header
+
+
+def _native(
+    messages: Sequence[Message],
+    thought: _Thought,
+    render: Render,
+    kwargs: Mapping[str, Any],
+    header: str,
+) -> str | None:
+    """A closed thought with the separators that the template puts around it, where it shows it once and whole."""
+    rest = thought.rest or ""
+    spelled = {**messages[-1], "content": thought.spelled + END}
+    fields = {**dict.fromkeys(REASONING_FIELDS, thought.text), "content": END}
+    for message, behind in (({**messages[-1], **fields}, rest), (spelled, "")):
+        try:
+            shown = _before_content(render, [*messages[:-1], message], kwargs)
+        except PromptError:
+            continue  # a template that refuses this spelling of a thought
+        if shown is not None and shown.startswith(header) and _is_block(shown[len(header) :] + behind, thought):
+            return shown + behind
+    return None
+
+
+def _is_block(text: str, thought: _Thought) -> bool:
+    """One block with this thought, and then the rest: nothing lost, no empty block before or after it."""
+    rest = thought.rest or ""
+    lead, _, block = text.partition(thought.opening)
+    inner, closed, behind = block.partition(thought.closing)
+    between = behind[: len(behind) - len(rest)]
+    return (
+        bool(closed)
+        and not lead.strip()
+        and inner.strip() == thought.text.strip()
+        and behind.endswith(rest)
+        and thought.opening not in between
+        and thought.closing not in between
+    )
+
+
+def _opened(text: str, content_openers: Sequence[str]) -> bool:
+    return any(text.lstrip().startswith(opener.strip()) for opener in content_openers)
+
+
+def _before_content(render: Render, messages: Sequence[Message], kwargs: Mapping[str, Any]) -> str | None:
+    shown = render(messages, False, kwargs)
+    return shown[: shown.rfind(END)] if END in shown else None

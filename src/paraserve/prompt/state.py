@@ -44,12 +44,3 @@ def reply_start(prompt: str, markers: Markers, content_openers: Sequence[str] = 
     ends += [(opener.strip(), ReplyStart.CONTENT) for opener in content_openers]
     fitting = [(len(end), start) for end, start in ends if end and tail.endswith(end)]
     return max(fitting, key=lambda found: found[0])[1] if fitting else ReplyStart.HEADER
-
-
-def open_reasoning(text: str, markers: Markers) -> tuple[str, str] | None:
-    """The markers of reasoning that ``text`` (an assistant's prefilled text) opens and does not close."""
-    for opening, closing in markers:
-        opening, closing = opening.strip(), closing.strip()
-        if opening and text.rfind(opening) > text.rfind(closing):
-            return opening, closing
-    return None

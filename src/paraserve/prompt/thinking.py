@@ -5,7 +5,7 @@ Never renders. One invariant: a request's own kwargs win over its effort, and bo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ SWITCH_NAMES = frozenset({"enable_thinking", "thinking"})
 """Names under which clients turn reasoning on and off, whatever the template at hand reads."""
 
 NO_REASONING = ("none", "no_think")
+PREFERRED_EFFORTS = ("medium", "high", "low", "minimal", "xhigh", "max")
+"""Where effort is the only switch, and has to be on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,24 @@ class ResolvedKwargs:
     requested: bool | None = None
     """Reasoning was asked for (True), refused (False) or not mentioned."""
     effort: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingModes:
+    """Template kwargs that turn reasoning on (the first that works is taken), and those that turn it off."""
+
+    on: Sequence[Mapping[str, Any]] = ()
+    off: Mapping[str, Any] | None = None
+
+
+def thinking_modes(takes: TemplateCapabilities) -> ThinkingModes:
+    """How a template's reasoning is switched, whatever the request asked for."""
+    if takes.thinking_switches:
+        switches = takes.thinking_switches
+        on = {switch.name: switch.on for switch in switches}
+        return ThinkingModes((on,), {switch.name: switch.off for switch in switches})
+    efforts = sorted(set(takes.efforts).difference(NO_REASONING), key=PREFERRED_EFFORTS.index)
+    return ThinkingModes([{takes.effort_variable: effort} for effort in efforts] if takes.effort_variable else ())
 
 
 def resolve_kwargs(
