@@ -1,13 +1,14 @@
 """The floor: the least that an ASGI application on uvicorn can do for a stream, with the same bytes a token.
 
-``python benchmarks/floor_server.py PORT TOKENS PACE``. It decodes nothing, knows no token and writes one fixed chunk
-after another at the same pace as the scripted engine; what a server costs beyond this is what the layer costs.
+``python benchmarks/floor_server.py PORT TOKENS PACE PHASE``. It decodes nothing, knows no token and writes one fixed chunk
+after another at the same pace as the scripted engine, in step or spread like it; what a server costs beyond this is what the layer costs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import random
 import sys
 from typing import Any
 
@@ -20,7 +21,7 @@ _CHUNK = (
 _HEAD = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 
 
-def floor_app(tokens: int, pace: float) -> Any:
+def floor_app(tokens: int, pace: float, *, in_step: bool) -> Any:
     usage = {"prompt_tokens": 1, "completion_tokens": tokens, "total_tokens": tokens + 1}
     last = b'data: {"choices":[],"usage":' + json.dumps(usage).encode() + b"}\n\ndata: [DONE]\n\n"
     small = json.dumps({"object": "chat.completion", "choices": [], "usage": usage}).encode()
@@ -40,6 +41,8 @@ def floor_app(tokens: int, pace: float) -> Any:
         await send({"type": "http.response.start", "status": 200, "headers": _HEAD})
         clock = asyncio.get_running_loop().time
         due = clock()
+        if pace:
+            due += pace - due % pace if in_step else random.uniform(0, pace)
         for _ in range(tokens):
             if pace:
                 due += pace
@@ -51,9 +54,9 @@ def floor_app(tokens: int, pace: float) -> Any:
 
 
 def main() -> None:
-    port, tokens, pace = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+    port, tokens, pace, phase = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
     uvicorn.run(
-        floor_app(tokens, pace),
+        floor_app(tokens, pace, in_step=phase == "step"),
         port=port,
         http="httptools",
         loop="uvloop",

@@ -99,7 +99,7 @@ SCENARIOS: Mapping[str, Scenario] = {
 }
 
 
-def script(ids: list[int], *, pace: float, burst: int) -> str:
+def script(ids: list[int], *, pace: float, burst: int, in_step: bool = False) -> str:
     """The scripted engine's file: one reply for every request."""
-    reply = {"token_ids": ids, "delay": pace, "burst": burst}
+    reply = {"token_ids": ids, "delay": pace, "burst": burst, "in_step": in_step}
     return json.dumps({"context_length": 131_072, "replies": [reply]})

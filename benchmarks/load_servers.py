@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -76,9 +77,14 @@ def free_port() -> int:
 def served(command: Sequence[str], port: int, *, seconds: float = 60.0) -> Iterator[ServerProcess]:
     """The server that ``command`` starts on ``port``, once it accepts connections."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PARASERVE_")}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment)
+    said = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process writes to it
+    process = subprocess.Popen(command, stderr=said, stdout=subprocess.DEVNULL, env=environment)
     try:
-        _wait(process, port, seconds)
+        try:
+            _wait(process, port, seconds)
+        except TimeoutError as error:
+            said.seek(0)
+            raise SystemExit(f"{error}:\n{said.read().decode()}") from None
         yield ServerProcess(f"http://127.0.0.1:{port}", process.pid)
     finally:
         process.terminate()
@@ -93,16 +99,15 @@ def _wait(process: subprocess.Popen[bytes], port: int, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            assert process.stderr is not None
-            raise SystemExit(f"the server did not start:\n{process.stderr.read().decode()}")
+            raise TimeoutError("the server did not start")
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2).read()
             return
         except urllib.error.HTTPError:
-            return
+            return  # an answer, at any rate
         except OSError:
             time.sleep(0.05)
-    raise SystemExit(f"the server did not answer within {seconds} s")
+    raise TimeoutError(f"the server did not answer within {seconds} s")
 
 
 def paraserve_command(port: int, script: Path, flags: Sequence[str]) -> list[str]:
@@ -122,8 +127,9 @@ def paraserve_command(port: int, script: Path, flags: Sequence[str]) -> list[str
     ]
 
 
-def floor_command(port: int, tokens: int, pace: float) -> list[str]:
-    return [sys.executable, str(_HERE / "floor_server.py"), str(port), str(tokens), str(pace)]
+def floor_command(port: int, tokens: int, pace: float, *, in_step: bool) -> list[str]:
+    phase = "step" if in_step else "spread"
+    return [sys.executable, str(_HERE / "floor_server.py"), str(port), str(tokens), str(pace), phase]
 
 
 def model_at(url: str) -> str:

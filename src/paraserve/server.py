@@ -23,6 +23,7 @@ from paraserve.api.edge import key_ring
 from paraserve.api.keys import KeyFileError
 from paraserve.deployment import Deployment
 from paraserve.engines.base import EngineStartError
+from paraserve.http_protocol import ConnectionLimits, with_limits
 from paraserve.observability.event_loop import watch_event_loop
 from paraserve.observability.logs import configure_logging
 from paraserve.prompt.errors import CheckpointError
@@ -118,7 +119,7 @@ class _HTTPServer(uvicorn.Server):
 def _http_server(app: ASGIApp, settings: ServerSettings, certificate: Certificate | None) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=with_limits(ConnectionLimits(slow_client=settings.slow_client_timeout)),
         ws="none",
         lifespan="off",
         access_log=False,

@@ -97,6 +97,32 @@ class ServerSettings:
         metavar="SECONDS",
         help="Send an SSE comment when a stream has been silent this long, so that proxies keep it open; 0 is off.",
     )
+    max_concurrent_requests: int = setting(
+        0,
+        group=SERVER,
+        minimum=0,
+        help="Most requests that generate at the same time; further ones wait in the queue. 0 is no limit.",
+    )
+    max_queued_requests: int = setting(
+        1024,
+        group=SERVER,
+        minimum=0,
+        help="Most requests that wait for --max-concurrent-requests; a further one is answered 503 at once.",
+    )
+    queue_timeout: float = setting(
+        30.0,
+        group=SERVER,
+        minimum=0,
+        metavar="SECONDS",
+        help="The longest that a request waits in the queue before it is answered 503.",
+    )
+    slow_client_timeout: float = setting(
+        60.0,
+        group=SERVER,
+        minimum=0.1,
+        metavar="SECONDS",
+        help="How long a client may read nothing of a reply that waits for it, before its connection is closed.",
+    )
     drain_timeout: float = setting(
         30.0,
         group=SERVER,

@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from paraserve import __version__
 from paraserve.api import chat, completions, system, tokens
+from paraserve.api.admission import Admission
 from paraserve.api.edge import edge
 from paraserve.api.errors import on_bug, on_http_error, on_request_error
 from paraserve.api.middleware import StopAnswers
@@ -70,6 +71,11 @@ def create_app(deployment: Deployment) -> Starlette:
     )
     app.router.redirect_slashes = False  # another path is another endpoint: 404, in the usual shape
     app.state.deployment = deployment
+    app.state.admission = Admission(
+        running=settings.max_concurrent_requests,
+        queued=settings.max_queued_requests,
+        timeout=settings.queue_timeout,
+    )
     app.state.metrics = metrics
     app.state.request_log = request_log
     return app

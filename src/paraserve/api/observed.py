@@ -15,6 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from paraserve.api.direct_body import forbid_direct_body
 from paraserve.observability.logs import request_id
 from paraserve.observability.metrics import Metrics
 from paraserve.observability.record import RequestRecord
@@ -53,6 +54,8 @@ class Observed:
         # Never reset: each request has a context of its own, and the answer to a bug is made outside of this layer.
         request_id.set(record.id)
         kept = self._log.reply_size
+        if kept:  # a body that goes past this layer cannot be shown
+            forbid_direct_body(scope)
 
         async def send_observed(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -15,6 +15,7 @@ from typing import Protocol
 from starlette.requests import Request
 from starlette.responses import Response
 
+from paraserve.api.admission import Admission
 from paraserve.api.errors import as_request_error, encode_error
 from paraserve.api.observed import record_of
 from paraserve.api.streams import DONE, EventStream, event, unless_gone
@@ -52,7 +53,8 @@ class ReplyOptions:
 
 
 async def whole(request: Request, events: ReplyEvents, fold: Fold, options: ReplyOptions) -> Response:
-    """The response once the last event is there. Raises `EngineError` when the run failed, and `ClientGone`."""
+    """The response once the last event is there. Raises `EngineError` when the run failed, `RequestError` when there is
+    no room for it, and `ClientGone`."""
 
     async def work() -> bytes:
         async with aclosing(events):
@@ -61,16 +63,26 @@ async def whole(request: Request, events: ReplyEvents, fold: Fold, options: Repl
                     fold.take(reply_event)
         return fold.response()
 
-    body = await unless_gone(request.receive, work())
+    admission = await _admitted(request)
+    try:
+        body = await unless_gone(request.receive, work())
+    finally:
+        admission.leave()
     options.note_rules()
     return Response(body, media_type="application/json", headers=options.ledger.headers)
 
 
 async def streamed(request: Request, events: ReplyEvents, encoder: StreamEncoder, options: ReplyOptions) -> EventStream:
-    """The response that sends events as they come. Raises only where the preflight holds the head: `EngineError`, and
-    `ClientGone`."""
+    """The response that sends events as they come.
+
+    Raises:
+        RequestError: there is no room for it.
+        EngineError: only where the preflight holds the head.
+        ClientGone: the client left while the head was held.
+    """
     held = HeldEvents(events)
     async with AsyncExitStack() as stack:
+        stack.callback((await _admitted(request)).leave)
         stack.push_async_callback(held.aclose)
         if options.rules.preflight:
             try:
@@ -78,10 +90,18 @@ async def streamed(request: Request, events: ReplyEvents, encoder: StreamEncoder
             except EngineError:
                 options.ledger.used("preflight", False, True)
                 raise
-        stack.pop_all()
+        close = stack.pop_all().aclose
     options.note_rules()
     frames = _frames(held, encoder, record_of(request.scope))
-    return EventStream(frames, close=held.aclose, headers=options.ledger.headers, keep_alive=options.keep_alive)
+    return EventStream(frames, close=close, headers=options.ledger.headers, keep_alive=options.keep_alive)
+
+
+async def _admitted(request: Request) -> Admission:
+    """Wait for a place among the requests that generate; the caller gives it back with `Admission.leave`."""
+    admission: Admission = request.app.state.admission
+    if not admission.enter_at_once():
+        await unless_gone(request.receive, admission.enter())
+    return admission
 
 
 class HeldEvents:

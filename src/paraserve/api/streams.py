@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from paraserve.api.direct_body import DirectBody, direct_body_of
 from paraserve.api.errors import encode_error, internal_error, stopping
 from paraserve.api.observed import record_of
 from paraserve.observability.record import CLIENT_CLOSED_REQUEST
@@ -95,8 +96,10 @@ class EventStream:
         self._headers = headers
         self._keep_alive = keep_alive
         self._last = 0.0
+        self._direct: DirectBody | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._direct = direct_body_of(scope)
         pump = asyncio.ensure_future(self._pump(send))
         others = [asyncio.ensure_future(client_gone(receive))]
         if self._keep_alive:
@@ -105,7 +108,7 @@ class EventStream:
             await asyncio.wait({pump, *others}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             await _cancel(pump, *others)
-            await _write(send, event(encode_error(stopping().body)), more=False)
+            await self._finish(send, event(encode_error(stopping().body)))
             raise
         finally:
             if not pump.done():
@@ -116,7 +119,7 @@ class EventStream:
             log.error("%s failed after its head was sent", scope["path"], exc_info=bug)
             failure = internal_error()
             record_of(scope).fail(failure.status, failure.code)
-            await _write(send, event(encode_error(failure.body)), more=False)
+            await self._finish(send, event(encode_error(failure.body)))
 
     async def _pump(self, send: Send) -> None:
         headers = {
@@ -128,10 +131,20 @@ class EventStream:
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": 200, "headers": raw})
         self._last = time.monotonic()
+        direct, timed = self._direct, bool(self._keep_alive)
         async for frame in self._frames:
-            await _write(send, frame)
-            self._last = time.monotonic()
-        await _write(send, b"", more=False)
+            if direct is None:
+                await _write(send, frame)
+            elif not direct.write(frame):
+                await direct.drain()
+            if timed:
+                self._last = time.monotonic()
+        await self._finish(send, b"")
+
+    async def _finish(self, send: Send, body: bytes) -> None:
+        """The last part of the body, behind all that waits."""
+        waiting = self._direct.take_back() if self._direct is not None else b""
+        await _write(send, waiting + body, more=False)
 
     async def _comment(self, send: Send) -> None:
         while True:
@@ -139,7 +152,10 @@ class EventStream:
             if due > 0:
                 await asyncio.sleep(due)
             else:
-                await _write(send, _KEEP_ALIVE)
+                if self._direct is None:
+                    await _write(send, _KEEP_ALIVE)
+                else:
+                    self._direct.write(_KEEP_ALIVE)
                 self._last = time.monotonic()
 
 

@@ -32,6 +32,7 @@ class ReplyEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first_delay: float = 0.0
     delay: float = 0.0
     burst: int = 1
+    in_step: bool = False
     finish: Literal["stop", "length", "abort", "none"] = "stop"
     error: ScriptedFailure | None = None
     hang_after: int | None = None
@@ -115,6 +116,7 @@ def _reply(
         first_delay=entry.first_delay,
         delay=entry.delay,
         burst=max(1, entry.burst),
+        in_step=entry.in_step,
         finish=None if entry.finish == "none" else Finish(entry.finish),
         error=None
         if failure is None

@@ -44,6 +44,8 @@ class ScriptedReply:
     """Seconds between chunks."""
     burst: int = 1
     """Chunks that are there at once, as when one network read holds several; ``delay`` is between bursts."""
+    in_step: bool = False
+    """Chunks come at moments that all replies share, as from an engine that decodes them in one batch."""
     finish: Finish | None = STOPPED
     """How the reply ends when no limit, stop id or end token cuts it. None: the stream just ends, without a finish."""
     error: EngineError | None = None
@@ -129,6 +131,8 @@ class ScriptedEngine:
             async with self._slots:
                 self._refuse(request)
                 due = asyncio.get_running_loop().time() + reply.first_delay
+                if reply.in_step and reply.delay:
+                    due += reply.delay - due % reply.delay
                 for sent, chunk in enumerate(_chunks(request, reply, self.info)):
                     if sent % reply.burst == 0:
                         await _wait_until(due)

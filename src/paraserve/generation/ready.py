@@ -85,7 +85,7 @@ def _rest_of(step: _Step, waiting_for: Any) -> Generator[Any, Any, EngineChunk]:
     while True:
         try:
             sent = yield waiting_for
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - thrown on into the step
             thrown: BaseException | None = error
         else:
             thrown = None

@@ -1,0 +1,44 @@
+"""A short way for the body of a stream: from the response to the connection, past every layer between them.
+
+An ASGI extension that our own HTTP protocol offers. A layer that must see bodies takes it out of the scope. Never
+knows HTTP's framing. Invariant: the head and the end of a response never come this way.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from starlette.types import Scope
+
+EXTENSION = "paraserve.direct_body"
+_WRITER = "writer"
+
+
+class DirectBody(Protocol):
+    """Takes what stands between a response's head and its end; it goes out at the end of the event loop's turn."""
+
+    def write(self, body: bytes) -> bool:
+        """Whether the client keeps up. When it does not, `drain` must be awaited before the next write."""
+        ...
+
+    async def drain(self) -> None: ...
+
+    def take_back(self) -> bytes:
+        """What has not gone out yet. It is the caller's again, and nothing may be written after it."""
+        ...
+
+
+def extension(writer: DirectBody) -> dict[str, dict[object, object]]:
+    """What a protocol puts into a request's scope as ``extensions``."""
+    return {EXTENSION: {_WRITER: writer}}
+
+
+def direct_body_of(scope: Scope) -> DirectBody | None:
+    offered = scope.get("extensions", {}).get(EXTENSION)
+    writer: DirectBody | None = offered[_WRITER] if offered else None
+    return writer
+
+
+def forbid_direct_body(scope: Scope) -> None:
+    """From here on every part of the body passes through ``send``."""
+    scope.get("extensions", {}).pop(EXTENSION, None)
