@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
@@ -37,7 +38,7 @@ class ConnectionLimits:
 
 
 class Outbox:
-    """Bodies that wait for the end of the event loop's turn.
+    """Connections with bytes that wait for the end of the event loop's turn.
 
     Tokens of many streams come in one turn. Writing them back to back, behind all that was computed for them, costs
     about a third less than writing each by itself: a reader that is awake needs no waking (benchmarks/profile.md).
@@ -46,53 +47,69 @@ class Outbox:
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._waiting: list[StreamBody] = []
+        self._waiting: list[Outgoing] = []
 
-    def add(self, body: StreamBody, loop: asyncio.AbstractEventLoop) -> None:
+    def add(self, outgoing: Outgoing, loop: asyncio.AbstractEventLoop) -> None:
         if not self._waiting:
             loop.call_soon(self._send)
-        self._waiting.append(body)
+        self._waiting.append(outgoing)
 
     def _send(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for body in waiting:
-            body.send()
+        for outgoing in waiting:
+            outgoing.send()
+
+
+class Outgoing:
+    """What the responses of one connection write to in the transport's place: head and body leave together."""
+
+    __slots__ = ("_loop", "_outbox", "_parts", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, outbox: Outbox, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._outbox = outbox
+        self._loop = loop
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self._outbox.add(self, self._loop)
+        self._parts.append(data)
+
+    def send(self) -> None:
+        parts, self._parts = self._parts, []
+        if parts and not self._transport.is_closing():
+            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+
+    def close(self) -> None:
+        self.send()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
 
 
 class StreamBody:
     """`DirectBody` of one response."""
 
-    __slots__ = ("_cycle", "_flow", "_loop", "_outbox", "_parts", "_transport")
+    __slots__ = ("_cycle", "_flow", "_outgoing")
 
-    def __init__(self, cycle: RequestResponseCycle, outbox: Outbox, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, cycle: RequestResponseCycle, outgoing: Outgoing) -> None:
         self._cycle = cycle
         self._flow = cycle.flow
-        self._transport = cycle.transport
-        self._outbox = outbox
-        self._loop = loop
-        self._parts: list[bytes] = []
+        self._outgoing = outgoing
 
     def write(self, body: bytes) -> bool:
-        if not self._parts:
-            self._outbox.add(self, self._loop)
-        self._parts.append(body)
+        if self._cycle.disconnected:
+            return True
+        if self._cycle.chunked_encoding:
+            self._outgoing.write(b"%x\r\n%b\r\n" % (len(body), body))
+        elif self._cycle.scope["method"] != "HEAD":
+            self._outgoing.write(body)
         return not self._flow.write_paused
 
     async def drain(self) -> None:
         await self._flow.drain()
-
-    def take_back(self) -> bytes:
-        parts, self._parts = self._parts, []
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def send(self) -> None:
-        body = self.take_back()
-        if not body or self._cycle.disconnected:
-            return
-        if self._cycle.chunked_encoding:
-            self._transport.write(b"%x\r\n%b\r\n" % (len(body), body))
-        elif self._cycle.scope["method"] != "HEAD":
-            self._transport.write(body)
 
 
 class HTTPConnection(HttpToolsProtocol):
@@ -103,6 +120,7 @@ class HTTPConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._outgoing = Outgoing(transport, self.outbox, self.loop)
         self._head_bytes = 0
         self._in_head = True
         self._reading: asyncio.TimerHandle | None = None
@@ -136,7 +154,8 @@ class HTTPConnection(HttpToolsProtocol):
         self._in_head, self._head_bytes = False, 0
         self._unset_reading()
         super().on_headers_complete()
-        self.scope["extensions"] = extension(StreamBody(self.cycle, self.outbox, self.loop))
+        self.cycle.transport = cast(asyncio.Transport, self._outgoing)
+        self.scope["extensions"] = extension(StreamBody(self.cycle, self._outgoing))
         self._reading = self.loop.call_later(self.limits.body_silence, self._silent)
 
     def on_body(self, body: bytes) -> None:
@@ -152,6 +171,10 @@ class HTTPConnection(HttpToolsProtocol):
         self._unset_reading()
         if not self.transport.is_closing():
             super().on_message_complete()
+
+    def shutdown(self) -> None:
+        self._outgoing.send()
+        super().shutdown()
 
     # What a client may cost
 
@@ -188,8 +211,8 @@ class HTTPConnection(HttpToolsProtocol):
         if self.cycle is None or self.cycle.response_complete:
             body = encode_error(error.body)
             head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-            self.transport.write(STATUS_LINE[error.status] + head + body)
-        self.transport.close()
+            self._outgoing.write(STATUS_LINE[error.status] + head + body)
+        self._outgoing.close()
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(RequestError("This is no HTTP/1.1 request.", code="invalid_http"))

@@ -43,11 +43,16 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving(app: Any, *, keep_alive: int = 5, port: int = 0) -> AsyncIterator[str]:
-    """The base URL of the app while it runs."""
+async def serving(app: Any, *, keep_alive: int = 5, port: int = 0, http: Any = "auto") -> AsyncIterator[str]:
+    """The base URL of the app while it runs. ``http`` is uvicorn's protocol class."""
     bound = socket.create_server(("127.0.0.1", port))
     config = uvicorn.Config(
-        app, log_level="critical", lifespan="off", timeout_keep_alive=keep_alive, timeout_graceful_shutdown=1
+        app,
+        http=http,
+        log_level="critical",
+        lifespan="off",
+        timeout_keep_alive=keep_alive,
+        timeout_graceful_shutdown=1,
     )
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[bound]))

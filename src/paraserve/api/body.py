@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.requests import ClientDisconnect, Request
 
+from paraserve.api.inflate import inflater
 from paraserve.api.observed import record_of
 from paraserve.protocol.errors import RequestError
 
@@ -15,25 +16,25 @@ async def read_body(request: Request, limit: int) -> bytes:
         limit: bytes.
 
     Raises:
-        RequestError: 413 ``request_too_large``, before more than the limit is held; 415 for an encoded body; 400 when
-            the client left before the body was whole.
+        RequestError: 413 ``request_too_large``, before more than the limit is held (unpacked, where the body is
+            compressed); 415 for an encoding that is not known; 400 for a body that is broken, or not whole.
     """
-    encoding = request.headers.get("content-encoding", "identity").lower()
-    if encoding != "identity":
-        raise RequestError("Compressed request bodies are not supported.", status=415, code="unsupported_encoding")
+    unpack = inflater(request.headers.get("content-encoding", "identity").strip().lower())
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
     chunks: list[bytes] = []
     size = 0
     try:
-        async for chunk in request.stream():
+        async for received in request.stream():
+            chunk = unpack.feed(received, limit - size)
             size += len(chunk)
             if size > limit:
                 raise _too_large(limit)
             chunks.append(chunk)
     except ClientDisconnect:
         raise RequestError("The request body is incomplete.", code="incomplete_body") from None
+    unpack.finish()
     body = b"".join(chunks)
     request.app.state.request_log.take_body(record_of(request.scope), body)
     return body

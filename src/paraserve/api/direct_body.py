@@ -15,17 +15,13 @@ _WRITER = "writer"
 
 
 class DirectBody(Protocol):
-    """Takes what stands between a response's head and its end; it goes out at the end of the event loop's turn."""
+    """Writes what stands between a response's head and its end, in the order in which it comes."""
 
     def write(self, body: bytes) -> bool:
         """Whether the client keeps up. When it does not, `drain` must be awaited before the next write."""
         ...
 
     async def drain(self) -> None: ...
-
-    def take_back(self) -> bytes:
-        """What has not gone out yet. It is the caller's again, and nothing may be written after it."""
-        ...
 
 
 def extension(writer: DirectBody) -> dict[str, dict[object, object]]:

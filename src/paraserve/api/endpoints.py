@@ -35,7 +35,7 @@ STATUS_TEXTS: Mapping[int, str] = {
     401: "A valid API key is needed",
     404: "The model is not served here",
     413: "The body is larger than the server takes, or the input does not fit",
-    415: "The body is compressed",
+    415: "The body is compressed in a way that is not known",
     429: "Too many requests",
     500: "A bug of the server",
     502: "The engine failed or is not there",

@@ -108,7 +108,7 @@ class EventStream:
             await asyncio.wait({pump, *others}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             await _cancel(pump, *others)
-            await self._finish(send, event(encode_error(stopping().body)))
+            await _write(send, event(encode_error(stopping().body)), more=False)
             raise
         finally:
             if not pump.done():
@@ -119,7 +119,7 @@ class EventStream:
             log.error("%s failed after its head was sent", scope["path"], exc_info=bug)
             failure = internal_error()
             record_of(scope).fail(failure.status, failure.code)
-            await self._finish(send, event(encode_error(failure.body)))
+            await _write(send, event(encode_error(failure.body)), more=False)
 
     async def _pump(self, send: Send) -> None:
         headers = {
@@ -139,12 +139,7 @@ class EventStream:
                 await direct.drain()
             if timed:
                 self._last = time.monotonic()
-        await self._finish(send, b"")
-
-    async def _finish(self, send: Send, body: bytes) -> None:
-        """The last part of the body, behind all that waits."""
-        waiting = self._direct.take_back() if self._direct is not None else b""
-        await _write(send, waiting + body, more=False)
+        await _write(send, b"", more=False)
 
     async def _comment(self, send: Send) -> None:
         while True:
