@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import time
@@ -106,8 +107,20 @@ async def test_a_body_is_refused_before_more_than_the_limit_is_held() -> None:
         for path in BODIES:
             response = await http.post(path, content=endless())
             assert response.status_code == 413
-            packed = await http.post(path, content=b"\x1f\x8b", headers={"content-encoding": "gzip"})
-            assert packed.status_code == 415, "what is small may become large"
+
+
+async def test_a_packed_body_counts_as_what_it_unpacks_to() -> None:
+    bomb = gzip.compress(b"[" * (200 * 2**20), 9)
+    async with client(deployment(engine(), max_body_size=2**20)) as http:
+        for path in BODIES:
+            tracemalloc.start()
+            response = await http.post(path, content=bomb, headers={"content-encoding": "gzip"})
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert response.status_code == 413
+            assert peak < 20 * 2**20
+            unknown = await http.post(path, content=b"x", headers={"content-encoding": "br"})
+            assert unknown.status_code == 415
 
 
 @pytest.mark.parametrize("headers", [{}, {"authorization": f"Bearer {GUESS}"}, {"authorization": f"Bearer {KEY}"}])
