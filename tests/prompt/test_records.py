@@ -465,3 +465,29 @@ async def test_96_a_small_prompt_is_not_sent_through_the_pool(make_prompt):
     assert (await prompt.prepare_async(ChatPromptRequest([USER]))).text.startswith("[user]hi")
     with pytest.raises(RuntimeError, match="shutdown"):
         await prompt.prepare_async(ChatPromptRequest([{"role": "user", "content": "x" * 5_000}]))
+
+
+def test_documents_reach_the_template(make_prompt):
+    source = "{% for d in documents or [] %}<{{ d.title }}: {{ d.text }}>{% endfor %}{{ messages[0].content }}"
+    documents = [{"title": "A", "text": "first"}, {"title": "B", "text": "second"}]
+    prompt = make_prompt(source)
+    assert prompt.prepare(ChatPromptRequest([USER], documents=documents)).text == "<A: first><B: second>hi"
+    assert prompt.prepare(ChatPromptRequest([USER])).text == "hi"
+
+
+@pytest.mark.parametrize(
+    ("source", "effort", "kwargs", "unused"),
+    [
+        ("{{ messages[0].content }}", "high", {}, True),
+        ("{{ messages[0].content }}{{ reasoning_effort }}", "high", {}, False),
+        ("{{ messages[0].content }}{{ thinking_effort }}", "low", {}, False),
+        ("{{ messages[0].content }}{{ reasoning_effort }}", "high", {"reasoning_effort": "low"}, True),
+        ("{{ messages[0].content }}{{ reasoning_effort }}", None, {}, False),
+        (PLAIN, "low", {}, True),
+        (PLAIN, "none", {}, False),
+        (PLAIN, "none", {"enable_thinking": True}, True),
+    ],
+)
+def test_an_effort_that_the_template_is_not_told_is_named(make_prompt, source, effort, kwargs, unused):
+    request = ChatPromptRequest([USER], reasoning_effort=effort, template_kwargs=kwargs)
+    assert ("reasoning_effort_not_used" in make_prompt(source).prepare(request).normalizations) is unused

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from paraserve.prompt import probes
-from paraserve.prompt.probes import Prober
+from paraserve.prompt.probes import CallText, Prober
 from paraserve.prompt.template import ChatTemplate
 
 EFFORTS = ("none", "no_think", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -71,9 +71,10 @@ class TemplateCapabilities:
         {"text", "empty", "null", "missing"}
     )
     """Contents beside which tool calls are rendered."""
-    call_text: Literal["shown", "split", "split_last", "dropped"] = "shown"
-    """Text beside tool calls: rendered, or rendered as a message of its own before the calls (in every turn, or only
-    once in the last one), or neither."""
+    call_text: CallText = "shown"
+    """Text beside tool calls: rendered (in every turn, or only until the turn has its answer); or rendered as a message
+    of its own before the calls (in every round, in every round but the first, or only once in the last turn); or
+    neither."""
     parallel: Literal["native", "split", "none"] = "native"
     """Several calls in a message: rendered, rendered as one message a call, or not at all."""
     short_ids: bool = False
@@ -143,9 +144,7 @@ def _call_facts(prober: Prober) -> dict[str, Any]:
         "results": probes.shows(prober.render(prober.tool_turn(), tools=probes.TOOLS), probes.VALUE, probes.RESULT),
         "arguments": frozenset(shape.arguments for shape in working if shape.call_id == call_id),
         "call_contents": frozenset(contents),
-        "call_text": "shown"
-        if probes.shows(with_text, probes.TEXT) and probes.VALUE in with_text
-        else prober.separate_text(),
+        "call_text": prober.call_text(),
         "short_ids": call_id == probes.SHORT_IDS[0],
         "parallel": prober.parallel(),
     }

@@ -24,6 +24,7 @@ from paraserve.prompt.errors import PromptError
 from paraserve.prompt.history import HistoryAdapter
 from paraserve.prompt.media import collect_media
 from paraserve.prompt.prefill import ContinuedPrompt, continue_final
+from paraserve.prompt.shown import shows_text_beside_calls
 from paraserve.prompt.state import Markers, ThinkingState, reply_start
 from paraserve.prompt.thinking import resolve_kwargs, thinking_modes
 from paraserve.prompt.tool_declarations import declare_tools
@@ -171,6 +172,8 @@ class ChatPrompt:
         kwargs = resolve_kwargs(
             self._settings.template_kwargs, _allowed(request.template_kwargs), request.reasoning_effort, takes
         )
+        if kwargs.effort_unused:
+            notes["reasoning_effort_not_used"] = None
         variables: dict[str, Any] = {**self._checkpoint.special_tokens, **kwargs.variables}
         if tools or takes.absent_tools_as_none:
             variables["tools"] = tools or None
@@ -178,8 +181,11 @@ class ChatPrompt:
         rendered = self._render(name, request, messages, variables)
         if rendered.turned_on:
             notes["thinking_on_for_prefill"] = None
+        if not shows_text_beside_calls(request.messages, rendered.text, self._markers):
+            notes["text_not_in_prompt"] = None
         start = rendered.start
-        if request.reasoning_effort == "none" and start is ReplyStart.REASONING and not rendered.prefill:
+        refused = request.reasoning_effort == "none" and not kwargs.requested and not rendered.prefill
+        if refused and start is ReplyStart.REASONING:
             raise PromptError("reasoning_effort: this model always reasons", "reasoning_effort", "unsupported_value")
         enabled = bool(self._markers) and start is not ReplyStart.CONTENT
         if start is ReplyStart.HEADER and kwargs.requested is False:

@@ -206,16 +206,9 @@ class HistoryAdapter:
         with_text = [
             place for place, message in enumerate(messages) if "tool_calls" in message and message.get("content")
         ]
-        if self._takes.call_text == "shown" or not with_text:
+        separable = self._separable(messages, with_text)
+        if not separable:
             return messages
-        separable = set(with_text)
-        if self._takes.call_text != "split":
-            last_user = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=-1)
-            in_last_turn = [place for place in with_text if place > last_user]
-            separable = set(in_last_turn[:1]) if self._takes.call_text == "split_last" else set()
-            if len(separable) < len(with_text):
-                # The template's own rule, with no way around it: said, and left to the template.
-                notes["text_not_in_prompt"] = None
         separated: list[Message] = []
         for place, message in enumerate(messages):
             if place in separable:
@@ -225,6 +218,24 @@ class HistoryAdapter:
                 self._empty_content(message, notes)
             separated.append(message)
         return separated
+
+    def _separable(self, messages: list[Message], with_text: list[int]) -> set[int]:
+        """The messages, of those with text beside calls, whose text has to be a message of its own to be shown."""
+        match self._takes.call_text:
+            case "split":
+                return set(with_text)
+            case "split_later":
+                first = next((place for place, message in enumerate(messages) if "tool_calls" in message), -1)
+                return set(with_text) - {first}
+            case "split_last":
+                turn = 1 + max(
+                    (place for place, message in enumerate(messages) if message["role"] == "user"), default=-1
+                )
+                if any(message["role"] == "assistant" and "tool_calls" not in message for message in messages[turn:]):
+                    return set()
+                return set([place for place in with_text if place >= turn][:1])
+            case _:
+                return set()
 
     def _separate_calls(self, messages: list[Message], notes: Notes) -> list[Message]:
         """One call a message, each followed by its result, where the template takes no more."""

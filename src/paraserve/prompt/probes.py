@@ -14,8 +14,10 @@ from paraserve.prompt.errors import PromptError
 from paraserve.prompt.template import ChatTemplate
 
 USER, NEXT, SYSTEM, LATE = "probeuser", "probenext", "probesystem", "probelate"
-TEXT, REASON, RESULT, SECOND_RESULT = "probetext", "probereason", "proberesult", "probesecond"
-NAME, SECOND_NAME, KEY, VALUE, SECOND_VALUE = "probe_alpha", "probe_beta", "probekey", "probevalue", "probevaluetwo"
+TEXT, SECOND_TEXT, REASON = "probetext", "probeagain", "probereason"
+RESULT, SECOND_RESULT = "proberesult", "probesecond"
+NAME, SECOND_NAME, KEY = "probe_alpha", "probe_beta", "probekey"
+VALUE, SECOND_VALUE = "probevalue", "probeothervalue"
 LONG_IDS = ("call_probe_one_24_letters", "call_probe_two_24_letters")
 SHORT_IDS = ("probeid01", "probeid02")
 MEDIA_URL = "https://probe.invalid/media"
@@ -24,6 +26,7 @@ SPECIAL_TOKEN_VARIABLES = ("bos_token", "eos_token", "unk_token", "sep_token", "
 
 Message = dict[str, Any]
 Content = Literal["empty", "null", "missing", "text"]
+CallText = Literal["shown", "shown_last", "split", "split_later", "split_last", "dropped"]
 
 
 def _tool(name: str) -> dict[str, Any]:
@@ -152,12 +155,37 @@ class Prober:
         shown = shows(self.render(apart, tools=TOOLS), VALUE, RESULT, SECOND_VALUE, SECOND_RESULT)
         return "split" if shown else "none"
 
-    def separate_text(self) -> Literal["split", "split_last", "dropped"]:
+    def call_text(self) -> CallText:
+        """How text beside tool calls survives two rounds of calls, with an answer and another turn after them."""
+        if self._shows_rounds(apart=(False, False), answered=False):
+            return "shown" if self._shows_rounds(apart=(False, False), answered=True) else "shown_last"
+        if self._shows_rounds(apart=(False, True), answered=True):
+            return "split_later"
+        if self._shows_rounds(apart=(True, True), answered=True):
+            return "split"
         question, call, result = self.tool_turn()
         turn = [question, assistant(TEXT), call, result]
-        if shows(self.render([*turn, assistant(LATE), user(NEXT)], TOOLS), TEXT, VALUE, RESULT, LATE, NEXT):
-            return "split"
         return "split_last" if shows(self.render(turn, TOOLS), TEXT, VALUE, RESULT) else "dropped"
+
+    def _shows_rounds(self, *, apart: tuple[bool, bool], answered: bool) -> bool:
+        """``apart``: in which round the text is a message of its own."""
+        shape = self.shape or CallShape("object", "empty", SHORT_IDS[0])
+        first, second = self._ids()
+        rounds = (
+            (TEXT, shape.call(NAME, VALUE, first), tool_result(first, RESULT)),
+            (SECOND_TEXT, shape.call(SECOND_NAME, SECOND_VALUE, second), tool_result(second, SECOND_RESULT)),
+        )
+        messages = [user(USER)]
+        wanted = [USER]
+        for separate, (text, call, result) in zip(apart, rounds, strict=True):
+            said = [assistant(text), shape.message(call)] if separate else [shape.message(call, content=text)]
+            messages += [*said, result]
+            wanted += [text, result["content"]]
+        if answered:
+            messages += [assistant(LATE), user(NEXT)]
+            wanted += [LATE, NEXT]
+        rendered = self.render(messages, TOOLS)
+        return shows(rendered, *wanted) and VALUE in rendered and SECOND_VALUE in rendered
 
     def with_reasoning(self, fields: Mapping[str, Any]) -> str:
         """A conversation whose last assistant message has ``fields``: in a tool turn where calls are taken."""

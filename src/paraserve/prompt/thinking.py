@@ -26,6 +26,8 @@ class ResolvedKwargs:
     requested: bool | None = None
     """Reasoning was asked for (True), refused (False) or not mentioned."""
     effort: str | None = None
+    effort_unused: bool = False
+    """The request has an effort that neither the template nor a switch of its reasoning is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,8 @@ def resolve_kwargs(
         PromptError: the effort is one that the template does not take.
     """
     switches = {switch.name for switch in takes.thinking_switches} | SWITCH_NAMES
-    asked = {**_from_effort(effort, given, takes), **given}
+    from_effort = _from_effort(effort, given, takes)
+    asked = {**from_effort, **given}
     if switches & asked.keys():
         # A template may read several switches: a default under one name must not meet a wish under another.
         defaults = {name: value for name, value in defaults.items() if name not in switches}
@@ -70,7 +73,10 @@ def resolve_kwargs(
     used = variables.get(takes.effort_variable) if takes.effort_variable else None
     if requested is None and used in NO_REASONING:
         requested = False
-    return ResolvedKwargs(variables, requested, used if isinstance(used, str) else None)
+    told = used == effort or any(variables[name] == value for name, value in from_effort.items())
+    return ResolvedKwargs(
+        variables, requested, used if isinstance(used, str) else None, effort is not None and not told
+    )
 
 
 def _from_effort(effort: str | None, given: Mapping[str, Any], takes: TemplateCapabilities) -> dict[str, Any]:
