@@ -91,10 +91,10 @@ async def serves(url: str) -> bool:
         b'{"messages": [{"role": "user", "content": "hi"}], "seed": -' + b"9" * 100_000 + b"}",
         b'{"messages": [{"role": "user", "content": "hi"}], "temperature": 1e' + b"9" * 100_000 + b"}",
         b'{"messages": [{"role": "user", "content": "hi"}], "logit_bias": {"' + b"k" * 150_000 + b'": 1}}',
-        b'{"messages": [{"role": "user", "content": "\\ud800"}]}',
+        b'{"messages": [{"role": "user", "content": "\\ud80"}]}',
         b"",
     ],
-    ids=["bom", "half-character", "arrays", "objects", "digits", "negative", "exponent", "key", "surrogate", "empty"],
+    ids=["bom", "half-character", "arrays", "objects", "digits", "negative", "exponent", "key", "escape", "empty"],
 )
 async def test_a_body_that_is_no_request_is_400_and_the_next_is_served(url: str, body: bytes) -> None:
     answer = await exchange(url, head(len(body), "Connection: close") + body)

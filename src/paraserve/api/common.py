@@ -21,6 +21,7 @@ from paraserve.api.usage import UsageShape
 from paraserve.engines.base import EngineError, RoutingHints
 from paraserve.policies.base import PolicyLedger, ReplyRules
 from paraserve.prompt.errors import PromptError
+from paraserve.protocol.body import decode_body
 from paraserve.protocol.errors import CONTEXT_LENGTH_EXCEEDED, RequestError
 from paraserve.protocol.sampling import SamplingFields
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from paraserve.deployment import Deployment
 
 log = logging.getLogger(__name__)
+
+_any_fields = msgspec.json.Decoder(dict[str, Any])
 
 ROUTING_HEADERS = ("x-smg-routing-key", "x-data-parallel-rank", "traceparent", "tracestate")
 """Headers of a client or router that say where a request should run, or which trace it belongs to; they go on to the
@@ -107,7 +110,7 @@ def engine_extras(body: bytes, fields: SamplingFields, deployment: Deployment) -
     debug = log.isEnabledFor(logging.DEBUG)
     if not passed and not debug:
         return {}
-    sent: dict[str, Any] = msgspec.json.decode(body)
+    sent = decode_body(_any_fields, body)
     unknown = sent.keys() - {*fields.__struct_fields__, *passed}
     if unknown:
         log.debug("fields that no stage reads: %s", ", ".join(sorted(unknown))[:200])
