@@ -689,4 +689,221 @@ REPLIES: dict[str, str] = {
         "strain|>json<|message|>{}<|call|><|channel|>commentary to=functions.v2.set-rate <|constrain|>js"
         'on<|message|>{"rate": 1.5, "exact": false, "label": "null and void"}<|call|>'
     ),
+    "granite": (
+        'Working on it… ✍️<|tool_call|>[{"name": "save_note", "arguments": {"title": " Zürich\\t", "body":'
+        ' "  if a < b:\\n\\treturn \\"x\\" && \'{}\'\\n", "stars": 3, "opts": {"pin": true, "tags": ["a", "<b>"]'
+        '}}}, {"name": "list_shelves", "arguments": {}}, {"name": "v2.set-rate", "arguments": {"rate": 1.'
+        '5, "exact": false, "label": "null and void"}}]'
+    ),
+    "granite_20b_fc": (
+        'Working on it… ✍️<function_call> {"name": "save_note", "arguments": {"title": " Zürich\\t", "body'
+        '": "  if a < b:\\n\\treturn \\"x\\" && \'{}\'\\n", "stars": 3, "opts": {"pin": true, "tags": ["a", "<b>'
+        '"]}}}<function_call> {"name": "list_shelves", "arguments": {}}<function_call> {"name": "v2.set-r'
+        'ate", "arguments": {"rate": 1.5, "exact": false, "label": "null and void"}}'
+    ),
+    "phi4_mini": (
+        'Working on it… ✍️functools[{"name": "save_note", "arguments": {"title": " Zürich\\t", "body": "  '
+        'if a < b:\\n\\treturn \\"x\\" && \'{}\'\\n", "stars": 3, "opts": {"pin": true, "tags": ["a", "<b>"]}}},'
+        ' {"name": "list_shelves", "arguments": {}}, {"name": "v2.set-rate", "arguments": {"rate": 1.5, "'
+        'exact": false, "label": "null and void"}}]'
+    ),
+    "jamba": (
+        'Working on it… ✍️<tool_calls>[{"name": "save_note", "arguments": {"title": " Zürich\\t", "body": '
+        '"  if a < b:\\n\\treturn \\"x\\" && \'{}\'\\n", "stars": 3, "opts": {"pin": true, "tags": ["a", "<b>"]}'
+        '}}, {"name": "list_shelves", "arguments": {}}, {"name": "v2.set-rate", "arguments": {"rate": 1.5'
+        ', "exact": false, "label": "null and void"}}]</tool_calls>'
+    ),
+    "xlam": (
+        '[{"name": "save_note", "arguments": {"title": " Zürich\\t", "body": "  if a < b:\\n\\treturn \\"x\\" '
+        '&& \'{}\'\\n", "stars": 3, "opts": {"pin": true, "tags": ["a", "<b>"]}}}, {"name": "list_shelves", '
+        '"arguments": {}}, {"name": "v2.set-rate", "arguments": {"rate": 1.5, "exact": false, "label": "n'
+        'ull and void"}}]'
+    ),
+    "hunyuan_a13b": (
+        "<think>\n"
+        "Two tasks.\n"
+        "First the note — 先.\n"
+        "</think>\n"
+        "<answer>\n"
+        "Working on it… ✍️\n"
+        '</answer><tool_calls>[{"name": "save_note", "arguments": {"title": " Zürich\\t", "body": "  if a '
+        '< b:\\n\\treturn \\"x\\" && \'{}\'\\n", "stars": 3, "opts": {"pin": true, "tags": ["a", "<b>"]}}}, {"na'
+        'me": "list_shelves", "arguments": {}}, {"name": "v2.set-rate", "arguments": {"rate": 1.5, "exact'
+        '": false, "label": "null and void"}}]</tool_calls>'
+    ),
+    "cohere_command3": (
+        "<|START_THINKING|>Two tasks.\n"
+        "First the note — 先.<|END_THINKING|><|START_RESPONSE|>Working on it… ✍️<|END_RESPONSE|><|START_AC"
+        "TION|>[\n"
+        '    {"tool_name": "save_note", "parameters": {"title": " Zürich\\t", "body": "  if a < b:\\n\\tretu'
+        'rn \\"x\\" && \'{}\'\\n", "stars": 3, "opts": {"pin": true, "tags": ["a", "<b>"]}}},\n'
+        '    {"tool_name": "list_shelves", "parameters": {}},\n'
+        '    {"tool_name": "v2.set-rate", "parameters": {"rate": 1.5, "exact": false, "label": "null and '
+        'void"}}\n'
+        "]<|END_ACTION|>"
+    ),
+    "cohere_command4": (
+        "<|START_THINKING|>Two tasks.\n"
+        "First the note — 先.<|END_THINKING|><|START_TEXT|>Working on it… ✍️<|END_TEXT|><|START_ACTION|>[\n"
+        '    {"tool_name": "save_note", "parameters": {"title": " Zürich\\t", "body": "  if a < b:\\n\\tretu'
+        'rn \\"x\\" && \'{}\'\\n", "stars": 3, "opts": {"pin": true, "tags": ["a", "<b>"]}}},\n'
+        '    {"tool_name": "list_shelves", "parameters": {}},\n'
+        '    {"tool_name": "v2.set-rate", "parameters": {"rate": 1.5, "exact": false, "label": "null and '
+        'void"}}\n'
+        "]<|END_ACTION|>"
+    ),
+    "apertus": (
+        "<|inner_prefix|>Two tasks.\n"
+        'First the note — 先.<|inner_suffix|>Working on it… ✍️<|tools_prefix|>[{"save_note": {"title": " Z'
+        'ürich\\t", "body": "  if a < b:\\n\\treturn \\"x\\" && \'{}\'\\n", "stars": 3, "opts": {"pin": true, "ta'
+        'gs": ["a", "<b>"]}}}, {"list_shelves": {}}, {"v2.set-rate": {"rate": 1.5, "exact": false, "label'
+        '": "null and void"}}]<|tools_suffix|>'
+    ),
+    "olmo3": (
+        "<think>\n"
+        "Two tasks.\n"
+        "First the note — 先.\n"
+        "</think>\n"
+        "\n"
+        "Working on it… ✍️<function_calls>\n"
+        'save_note(title=" Zürich\\t", body="  if a < b:\\n\\treturn \\"x\\" && \'{}\'\\n", stars=3, opts={"pin":'
+        ' True, "tags": ["a", "<b>"]})\n'
+        "list_shelves()\n"
+        'v2.set-rate(rate=1.5, exact=False, label="null and void")\n'
+        "</function_calls>"
+    ),
+    "interns1": (
+        "<think>\n"
+        "Two tasks.\n"
+        "First the note — 先.\n"
+        "</think>\n"
+        "\n"
+        "Working on it… ✍️<|action_start|> <|plugin|>\n"
+        '{"name": "save_note", "parameters": {"title": " Zürich\\t", "body": "  if a < b:\\n\\treturn \\"x\\" '
+        '&& \'{}\'\\n", "stars": 3, "opts": {"pin": true, "tags": ["a", "<b>"]}}}<|action_end|><|action_star'
+        "t|> <|plugin|>\n"
+        '{"name": "list_shelves", "parameters": {}}<|action_end|><|action_start|> <|plugin|>\n'
+        '{"name": "v2.set-rate", "parameters": {"rate": 1.5, "exact": false, "label": "null and void"}}<|'
+        "action_end|>"
+    ),
+    "longcat": (
+        "Working on it… ✍️\n"
+        "<longcat_tool_call>\n"
+        '{"name": "save_note", "arguments": {"title": " Zürich\\t", "body": "  if a < b:\\n\\treturn \\"x\\" &'
+        '& \'{}\'\\n", "stars": 3, "opts": {"pin": true, "tags": ["a", "<b>"]}}}\n'
+        "</longcat_tool_call>\n"
+        "<longcat_tool_call>\n"
+        '{"name": "list_shelves", "arguments": {}}\n'
+        "</longcat_tool_call>\n"
+        "<longcat_tool_call>\n"
+        '{"name": "v2.set-rate", "arguments": {"rate": 1.5, "exact": false, "label": "null and void"}}\n'
+        "</longcat_tool_call>"
+    ),
+    "ernie45": (
+        "<think>\n"
+        "Two tasks.\n"
+        "First the note — 先.\n"
+        "</think>\n"
+        "\n"
+        "<response>\n"
+        "Working on it… ✍️\n"
+        "</response>\n"
+        "\n"
+        "<tool_call>\n"
+        '{"name": "save_note", "arguments": {"title": " Zürich\\t", "body": "  if a < b:\\n\\treturn \\"x\\" &'
+        '& \'{}\'\\n", "stars": 3, "opts": {"pin": true, "tags": ["a", "<b>"]}}}\n'
+        "</tool_call>\n"
+        "<tool_call>\n"
+        '{"name": "list_shelves", "arguments": {}}\n'
+        "</tool_call>\n"
+        "<tool_call>\n"
+        '{"name": "v2.set-rate", "arguments": {"rate": 1.5, "exact": false, "label": "null and void"}}\n'
+        "</tool_call>"
+    ),
+    "dots": (
+        "<think>\n"
+        "Two tasks.\n"
+        "First the note — 先.\n"
+        "</think>\n"
+        "\n"
+        "Working on it… ✍️<dots_function_call>\n"
+        '<invoke name="save_note">\n'
+        '<parameter name="title"> Zürich\t</parameter>\n'
+        '<parameter name="body">  if a < b:\n'
+        "\treturn \"x\" && '{}'\n"
+        "</parameter>\n"
+        '<parameter name="stars">3</parameter>\n'
+        '<parameter name="opts">{"pin": true, "tags": ["a", "<b>"]}</parameter>\n'
+        "</invoke>\n"
+        '<invoke name="list_shelves">\n'
+        "</invoke>\n"
+        '<invoke name="v2.set-rate">\n'
+        '<parameter name="rate">1.5</parameter>\n'
+        '<parameter name="exact">false</parameter>\n'
+        '<parameter name="label">null and void</parameter>\n'
+        "</invoke>\n"
+        "</dots_function_call>"
+    ),
+    "gigachat35": (
+        "<think>\n"
+        "Two tasks.\n"
+        "First the note — 先.\n"
+        "</think>\n"
+        "\n"
+        "Working on it… ✍️<｜GCML｜tool_calls>\n"
+        '<｜GCML｜invoke name="save_note">\n'
+        '<｜GCML｜parameter name="title" string="true"> Zürich\t</｜GCML｜parameter>\n'
+        '<｜GCML｜parameter name="body" string="true">  if a < b:\n'
+        "\treturn \"x\" && '{}'\n"
+        "</｜GCML｜parameter>\n"
+        '<｜GCML｜parameter name="stars" string="false">3</｜GCML｜parameter>\n'
+        '<｜GCML｜parameter name="opts" string="false">{"pin": true, "tags": ["a", "<b>"]}</｜GCML｜parameter'
+        ">\n"
+        "</｜GCML｜invoke>\n"
+        '<｜GCML｜invoke name="list_shelves">\n'
+        "</｜GCML｜invoke>\n"
+        '<｜GCML｜invoke name="v2.set-rate">\n'
+        '<｜GCML｜parameter name="rate" string="false">1.5</｜GCML｜parameter>\n'
+        '<｜GCML｜parameter name="exact" string="false">false</｜GCML｜parameter>\n'
+        '<｜GCML｜parameter name="label" string="true">null and void</｜GCML｜parameter>\n'
+        "</｜GCML｜invoke>\n"
+        "</｜GCML｜tool_calls>"
+    ),
+    "iquest_q1": (
+        "<think>\n"
+        "Two tasks.\n"
+        "First the note — 先.\n"
+        "</think>\n"
+        "\n"
+        "Working on it… ✍️<iquest_tool_call>save_note<arg_key>title</arg_key><arg_value> Zürich\t</arg_val"
+        "ue><arg_key>body</arg_key><arg_value>  if a < b:\n"
+        "\treturn \"x\" && '{}'\n"
+        '</arg_value><arg_key>stars</arg_key><arg_value>3</arg_value><arg_key>opts</arg_key><arg_value>{"'
+        'pin": true, "tags": ["a", "<b>"]}</arg_value></iquest_tool_call><iquest_tool_call>list_shelves</'
+        "iquest_tool_call><iquest_tool_call>v2.set-rate<arg_key>rate</arg_key><arg_value>1.5</arg_value><"
+        "arg_key>exact</arg_key><arg_value>false</arg_value><arg_key>label</arg_key><arg_value>null and v"
+        "oid</arg_value></iquest_tool_call>"
+    ),
+    "plamo3": (
+        "<|plamo:begin_think:plamo|>Two tasks.\n"
+        "First the note — 先.<|plamo:end_think:plamo|>Working on it… ✍️<|plamo:begin_tool_requests:plamo|>"
+        "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>save_note<|plamo:end_tool_name:"
+        'plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>{"title": " Züric'
+        'h\\t", "body": "  if a < b:\\n\\treturn \\"x\\" && \'{}\'\\n", "stars": 3, "opts": {"pin": true, "tags":'
+        ' ["a", "<b>"]}}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|><|plamo:begin_t'
+        "ool_request:plamo|><|plamo:begin_tool_name:plamo|>list_shelves<|plamo:end_tool_name:plamo|><|pla"
+        "mo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>{}<|plamo:end_tool_arguments:"
+        "plamo|><|plamo:end_tool_request:plamo|><|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name"
+        ":plamo|>v2.set-rate<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:cons"
+        'train|>json<|plamo:msg|>{"rate": 1.5, "exact": false, "label": "null and void"}<|plamo:end_tool_'
+        "arguments:plamo|><|plamo:end_tool_request:plamo|><|plamo:end_tool_requests:plamo|>"
+    ),
+    "functiongemma": (
+        "Working on it… ✍️<start_function_call>call:save_note{body:<escape>  if a < b:\n"
+        "\treturn \"x\" && '{}'\n"
+        "<escape>,opts:{pin:true,tags:[<escape>a<escape>,<escape><b><escape>]},stars:3,title:<escape> Zür"
+        "ich\t<escape>}<end_function_call><start_function_call>call:list_shelves{}<end_function_call><star"
+        "t_function_call>call:v2.set-rate{exact:false,label:<escape>null and void<escape>,rate:1.5}<end_f"
+        "unction_call>"
+    ),
 }

@@ -105,6 +105,14 @@ def test_every_format_is_found_by_its_own_name() -> None:
         ("llama3", "llama3_json"),
         ("gpt-oss", "gpt_oss"),
         ("minimax-m2", "minimax_m2"),
+        ("granite-20b-fc", "granite_20b_fc"),
+        ("granite4", "hermes"),
+        ("apertus2509", "apertus"),
+        ("internlm", "interns1"),
+        ("phi4_mini_json", "phi4_mini"),
+        ("hy_v3", "hunyuan3"),
+        ("step5", "step3p5"),
+        ("poolside_v1", "glm45"),
         ("GLM45", "glm45"),
     ],
 )
@@ -146,6 +154,34 @@ def test_template_is_recognised(shared_assets: Path, template: str) -> None:
     text = (shared_assets / "templates" / f"{template}.jinja").read_text(encoding="utf-8")
     found = detect(text)
     assert (found.name if found else None) == EXPECTED[template]
+
+
+@pytest.mark.parametrize(
+    ("fragment", "name"),
+    [
+        ("<|START_ACTION|>[{{ call }}]<|END_ACTION|><|START_RESPONSE|>", "cohere_command3"),
+        ("<|START_ACTION|>[{{ call }}]<|END_ACTION|><|START_TEXT|>", "cohere_command4"),
+        ("{{ '<|tools_prefix|>[' }}", "apertus"),
+        ("{{ '<|action_start|><|plugin|>' }}", "interns1"),
+        ("<longcat_tool_call>{{ call | tojson }}</longcat_tool_call>", "longcat"),
+        ("<dots_function_call><invoke name=", "dots"),
+        ("{{ '<｜GCML｜tool_calls>' }}", "gigachat35"),
+        ("<iquest_tool_call>{{ name }}<arg_key>", "iquest_q1"),
+        ("<|plamo:begin_tool_request:plamo|>", "plamo3"),
+        ("<start_function_call>call:{{ name }}", "functiongemma"),
+        ("<|start_of_role|>assistant<|end_of_role|><|tool_call|>", "granite"),
+        ("<|start_of_role|>assistant<|end_of_role|><tool_call>{{ call }}", "hermes"),
+        ("<|function_call_library|> <function_call> {{ call }}", "granite_20b_fc"),
+        ("functools[{{ calls }}]", "phi4_mini"),
+        ("{{ '<tool_calls>[' }} <|extra_0|>", "hunyuan_a13b"),
+        ('[{"name": "tool_call_name", "arguments": {}}]', "xlam"),
+        ("<functions>{{ tools }}</functions> <function_calls>{{ call }}</function_calls>", "olmo3"),
+    ],
+)
+def test_markers_of_a_template_tell_the_family(fragment: str, name: str) -> None:
+    found = detect("{% for message in messages %}" + fragment + "{% endfor %}")
+    assert found is not None
+    assert found.name == name
 
 
 def test_every_template_of_the_assets_has_an_expectation(shared_assets: Path) -> None:

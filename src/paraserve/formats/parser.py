@@ -285,7 +285,7 @@ class OutputParser:
                 self._enter(Mode.CONTENT, block.close_after if block else "")
             case Meaning.FRAME:
                 self._pass_marker(end)
-                self._enter(Mode.CONTENT)
+                self._enter(Mode.CONTENT, self._tables.frame_ends.get(literal, ""))
             case Meaning.CLOSER:
                 ends_reasoning = block is not None and literal == block.close
                 if ends_reasoning:

@@ -12,8 +12,9 @@ Three rules give the strings their meaning:
    part of nothing. Two exceptions: a single space in front of a word is literal (it separates words inside a tag), and
    the whitespace at the two edges of a parameter's value (the end of ``Parameters.open``, the start of
    ``Parameters.close``) is exact: at most that much is taken away.
-3. The ``…_before`` and ``…_after`` strings (also ``Calls.before`` and ``Format.lead``) are *separators* between a
-   marker and free text. A reader takes away at most the separator, never more: what is left belongs to the text.
+3. The ``…_before`` and ``…_after`` strings (also ``Calls.before``, ``Format.lead`` and the whitespace at the edges of
+   the markers around content) are *separators* between a marker and free text. A reader takes away at most the
+   separator, never more: what is left belongs to the text.
 """
 
 from __future__ import annotations
@@ -156,8 +157,8 @@ class Format:
 
     @property
     def frame_markers(self) -> tuple[str, ...]:
-        """Markers around content, which a reader drops."""
-        return tuple(dict.fromkeys(m for m in (self.content_open, self.content_close, self.end) if m))
+        """Markers around content, which a reader drops. Whitespace at their edges is a separator."""
+        return tuple(dict.fromkeys(m.strip() for m in (self.content_open, self.content_close, self.end) if m))
 
     @property
     def marker_texts(self) -> frozenset[str]:

@@ -112,6 +112,8 @@ class Tables:
     reasoning_header: re.Pattern[str] | None
     after_call: Mapping[tuple[int, bool], Markers]
     """Markers of content that follows a call: by its spelling, and whether the call broke into open reasoning."""
+    frame_ends: Mapping[str, str]
+    """The separators behind the markers around content."""
 
 
 @lru_cache(maxsize=256)
@@ -129,7 +131,10 @@ def compile_format(format: Format, *, calls: bool) -> Tables:
     before.pop("", None)
     meanings = _meanings(format, tuple(before))
     block = format.reasoning
-    separators = before | ({block.close: block.close_before} if block else {})
+    frames = (format.content_open, format.content_close)
+    separators = {text.strip(): text[: len(text) - len(text.lstrip())] for text in frames} | before
+    separators |= {block.close: block.close_before} if block else {}
+    frame_ends = {text.strip(): text[len(text.rstrip()) :] for text in frames}
     markers = {mode: _markers(meanings[mode], separators) for mode in Mode}
     after_call = {
         (spelling.index, in_reasoning): _markers(
@@ -152,6 +157,7 @@ def compile_format(format: Format, *, calls: bool) -> Tables:
         re.compile(channels.call) if channels else None,
         re.compile(channels.reasoning) if channels else None,
         after_call,
+        frame_ends,
     )
 
 

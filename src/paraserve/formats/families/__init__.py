@@ -1,6 +1,6 @@
 """Every family's description. A new family is a page of data here, and nothing anywhere else."""
 
-from paraserve.formats.families import coder, deepseek, glm, kimi, others, qwen
+from paraserve.formats.families import coder, deepseek, glm, kimi, listed, others, qwen, tagged
 from paraserve.formats.spec import PLAIN
 
 FORMATS = (
@@ -10,5 +10,7 @@ FORMATS = (
     *coder.FORMATS,
     *deepseek.FORMATS,
     *others.FORMATS,
+    *listed.FORMATS,
+    *tagged.FORMATS,
     PLAIN,
 )

@@ -203,6 +203,12 @@ class _Plan:
             found += [*channels.opens, channels.message, *channels.closes]
         return tuple(dict.fromkeys(found))
 
+    @property
+    def text_markers(self) -> tuple[str, ...]:
+        """What an answer with calls in it must not hold. Markers around content that may be left out are free: a reader
+        drops them wherever they stand."""
+        return tuple(text for text in self.markers if text not in self.format.frame_markers)
+
     def content_markers(self, *, calls: bool) -> tuple[str, ...]:
         """What a reader would not take for content in the middle of content."""
         found = [*self.format.frame_markers, *(self.openers if calls else ())]
@@ -241,9 +247,9 @@ class _Plan:
         if self.spelling.bare:
             return self.bare_text()
         opener = self.openers[0]
-        section = sequence(tree.Until(opener, self.markers), _after(opener, self.section()))
+        section = sequence(tree.Until(opener, self.text_markers), _after(opener, self.section()))
         most = None if self.parallel else 1
-        return sequence(tree.Many(section, 0, most), tree.Tail(self.markers))
+        return sequence(tree.Many(section, 0, most), tree.Tail(self.text_markers))
 
     def bare_text(self) -> Tree:
         """Calls from the first character on, or text that cannot be taken for them."""
