@@ -42,7 +42,9 @@ for _ in $(seq 1 120); do
 done
 [ -n "$url" ] || fail "the server did not get ready"
 OPENAI_BASE_URL=$url/v1 OPENAI_API_KEY=none
-export OPENAI_BASE_URL OPENAI_API_KEY
+# LiteLLM would fetch its list of prices.
+LITELLM_LOCAL_MODEL_COST_MAP=True
+export OPENAI_BASE_URL OPENAI_API_KEY LITELLM_LOCAL_MODEL_COST_MAP
 
 for example in openai_client langchain_client litellm_client; do
     say "$example.py"
