@@ -6,7 +6,7 @@ from pathlib import Path
 import jinja2
 import pytest
 from byte_tokenizer import ByteTokenizer
-from matrix_cases import CASES, TOOLS, judge
+from matrix_cases import CASES, TOOLS, judge, parts
 from reference_jinja import Raised, render
 
 from paraserve.prompt.capabilities import TemplateCapabilities
@@ -108,3 +108,12 @@ def test_what_a_template_takes_goes_through_untouched(prompts):
         prepared = prompt.prepare(ChatPromptRequest(messages, tools))
         assert prepared.text == render(source, messages, tools), path.stem
         assert set(prepared.normalizations) <= {"tools_not_in_prompt"}, path.stem
+
+
+def test_templates_that_take_a_list_in_a_user_message_write_its_texts_with_nothing_between(prompts):
+    """Why `joined_parts` joins so."""
+    takers = [prompt for prompt in prompts.values() if "user" in prompt.capabilities["default"].lists]
+    assert len(takers) == 33
+    for prompt in takers:
+        text = prompt.prepare(ChatPromptRequest([{"role": "user", "content": parts("first", "second")}])).text
+        assert "firstsecond" in text

@@ -38,7 +38,7 @@ THINKING_TYPE = "thinking"
 
 TEXT_JOINER = ""
 """What stands between the joined texts of parts. Every chat template seen that takes a list writes its texts with
-nothing between (31 of 31 for user messages, docs/prompt.md), so that a joined list reads as it would there."""
+nothing between (33 of 33 for user messages, docs/prompt.md), so that a joined list reads as it would there."""
 
 
 def part_text(part: Part) -> str | None:
