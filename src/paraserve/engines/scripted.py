@@ -140,13 +140,13 @@ class ScriptedEngine:
                     if reply.hang_after is not None and sent >= reply.hang_after:
                         await asyncio.Event().wait()
                     if reply.error is not None and sent >= reply.error_after:
-                        raise reply.error
+                        raise reply.error.with_traceback(None)  # else it would keep every request's frames
                     yield chunk
                 if reply.hang_after is not None:
                     await asyncio.Event().wait()
                 if reply.error is not None:
                     await _wait_until(due)
-                    raise reply.error
+                    raise reply.error.with_traceback(None)
         except (GeneratorExit, asyncio.CancelledError):
             if self.record:
                 self.aborted.append(request.request_id)
