@@ -61,10 +61,15 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
         await _cancel(task, watch)
 
 
-async def _cancel(*tasks: asyncio.Future[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+async def _cancel(work: asyncio.Future[Any], *watches: asyncio.Future[Any]) -> None:
+    """Cancel all; returns when the work has ended. Watches hold nothing that would have to be waited for."""
+    for watch in watches:
+        watch.cancel()
+    if not work.done():
+        work.cancel()
+        await asyncio.wait({work})
+    if not work.cancelled():
+        work.exception()  # seen: it is nobody's business any more
 
 
 async def on_client_gone(request: Request, _: Exception) -> Response:
