@@ -64,7 +64,8 @@ class CallLedger:
     ) -> None:
         self._ids = format.ids
         self._tools = {tool.name: tool.parameters for tool in tools}
-        self._parallel = parallel
+        self.parallel = parallel
+        """False drops every call after the first complete one."""
         self._offset = offset
         self._new_id = new_id or id_maker(format.ids)
         self._undeclared = undeclared
@@ -85,7 +86,7 @@ class CallLedger:
 
     def admit(self, call: OpenCall, name: str, written_id: str) -> list[FormatEvent]:
         """Let a call count, unless it is one too many."""
-        if self.completed and not self._parallel:
+        if self.completed and not self.parallel:
             call.fate = Fate.DROPPED
             return []
         call.fate = Fate.CALL
@@ -98,7 +99,7 @@ class CallLedger:
 
     def add_whole(self, name: str, arguments: str, written_id: str = "") -> list[FormatEvent]:
         """A call that came whole: ``arguments`` is the text of its JSON object."""
-        if self.completed and not self._parallel:
+        if self.completed and not self.parallel:
             return []
         index = self.begun
         self.begun += 1

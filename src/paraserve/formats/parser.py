@@ -101,7 +101,7 @@ class OutputParser:
         self._ledger = CallLedger(
             format,
             tools,
-            parallel=parallel_tool_calls,
+            parallel=True,
             offset=call_index_offset,
             new_id=new_id,
             undeclared=undeclared,
@@ -109,6 +109,8 @@ class OutputParser:
         self._free = FreeText()
         self._text = ""
         self._position = 0
+        self._known = 0
+        """Where in the text the prompt's part of it ends; not above zero when all of it is news."""
         # Lead: what may stand only here
         self._echo = start is ReplyStart.REASONING
         self._follow: OpenCall | None = None
@@ -118,7 +120,6 @@ class OutputParser:
         self._separator_length = 0
         # Call
         self._call: OpenCall | None = None
-        self._call_at = -1
         self._broke_reasoning = False
         self._pending: Spelling | None = None
 
@@ -128,6 +129,7 @@ class OutputParser:
         self._free.fresh = True
         if prefill:
             self._take_prefill(prefill)
+        self._ledger.parallel = parallel_tool_calls
         self._arm()
 
     @property
@@ -161,7 +163,8 @@ class OutputParser:
         while _STEPS[self._place](self):
             pass
         self._text = self._text[self._position :]
-        self._position, self._call_at = 0, -1
+        self._known -= self._position
+        self._position = 0
         self._arm()
         events, self._free.events = self._free.events, []
         return events
@@ -170,13 +173,13 @@ class OutputParser:
         """The events of the end: what was held back is given out. Nothing may be fed after it."""
         rest = self._text[self._position :]
         if self._call is not None:
-            self._finish_call(self._call, rest, ended=reason == "stop")
+            self._finish_call(self._call, ended=reason == "stop")
         elif not self._in_header():
             if self._place is _Place.PROBE and len(rest) > self._opener_end:
                 self._ledger.broken += 1
             if rest or self._free.fresh:  # else it is layout between a marker and the end
                 self._free.release()
-            self._free.say(rest)
+            self._say_to(len(self._text))
         events, self._free.events = self._free.events, []
         return events
 
@@ -185,8 +188,7 @@ class OutputParser:
     def _at_lead(self) -> bool:
         after = space_end(self._text, self._position)
         if after > self._position:
-            self._free.hold(self._text[self._position : after])
-            self._position = after
+            self._free.hold(*self._take_to(after))
         if after == len(self._text):
             return False
         waiting = False
@@ -215,7 +217,7 @@ class OutputParser:
         end = hit[2] if hit else entry.end() if entry else 0
         if self._follow.fate is Fate.TEXT:
             self._free.release()
-            self._free.say(self._text[self._position : end])
+            self._say_to(end)
         self._free.drop()
         self._position = end
         if hit and hit[1] == spelling.last_closer:
@@ -262,8 +264,7 @@ class OutputParser:
     def _in_text(self) -> bool:
         hit = self._markers.search(self._text, self._position)
         stop = hit[0] if hit else self._markers.held_from(self._text, self._position)
-        self._free.say(self._text[self._position : stop])
-        self._position = stop
+        self._say_to(stop)
         if hit:
             self._act(*hit, self._free.mode)
         return hit is not None
@@ -304,7 +305,6 @@ class OutputParser:
     def _pass_marker(self, end: int) -> None:
         self._position = end
         self._free.drop()
-        self._free.prefilled = 0
 
     # Probe: is this opener a call?
 
@@ -337,8 +337,7 @@ class OutputParser:
     def _refuse(self, opener_end: int) -> None:
         """The opener was mere mention: it is text, and so is whatever follows until the next marker."""
         self._free.release()
-        self._free.say(self._text[self._position : opener_end])
-        self._position = opener_end
+        self._say_to(opener_end)
         self._go_on_in_text()
 
     def _route(self, match: re.Match[str]) -> None:
@@ -360,7 +359,7 @@ class OutputParser:
     def _begin_call(self, spelling: Spelling, fields: dict[str, str | None], end: int) -> None:
         """A call's header stands in the text from the position to ``end``."""
         header = self._text[self._position : end]
-        self._call_at, self._position = self._position, end
+        self._position = end
         self._place = _Place.CALL
         self._follow = None
         if isinstance(spelling.calls.arguments, JsonEnvelope):
@@ -377,7 +376,7 @@ class OutputParser:
             call.fate = Fate.TEXT
             self._ledger.broken += 1
             self._free.release()
-            self._free.say("".join(call.raw))
+            self._say_taken("".join(call.raw))
             self._free.mode = Mode.CONTENT if self._free.mode is Mode.HEAD else self._free.mode
         else:
             self._pass_marker(self._position)
@@ -412,41 +411,59 @@ class OutputParser:
 
     def _deliver(self, call: OpenCall, taken: str) -> None:
         if call.fate is Fate.TEXT:
-            self._free.say(taken)
+            self._say_taken(taken)
         self._free.events += self._ledger.arguments(call)
 
     def _take_back(self, call: OpenCall) -> None:
         """What was read as an envelope is none: only its opener is text for sure, so go on right behind that."""
         if call.reader.name is not None:
             self._ledger.broken += 1
-        if self._call_at < 0:  # else all of it still stands in the text
-            self._text = "".join(call.raw) + self._text[self._position :]
-        self._position, self._call = max(0, self._call_at), None
+        self._call = None
+        raw = "".join(call.raw)
+        self._position -= len(raw)
+        if self._position < 0:  # else all of it still stands in the text
+            self._text = raw[: -self._position] + self._text
+            self._known -= self._position
+            self._position = 0
         self._refuse(self._position + len(call.header))
 
     def _end_call(self, call: OpenCall) -> None:
         self._call = None
         if call.fate is Fate.CALL and call.reader.broken:
             self._ledger.broken += 1
-            self._free.say(call.reader.rest)
+            self._say_taken(call.reader.rest)
         if call.fate is not Fate.TEXT:
             self._pending = call.spelling
         self._enter(self._free.mode)
         self._follow = call
 
-    def _finish_call(self, call: OpenCall, rest: str, *, ended: bool) -> None:
+    def _finish_call(self, call: OpenCall, *, ended: bool) -> None:
         call.reader.finish(self._text, self._position, ended=ended)
+        rest, _ = self._take_to(len(self._text))
         if call.fate is Fate.UNKNOWN:
             self._ledger.broken += 1
             self._free.release()
-            self._free.say("".join(call.raw) + rest)
+            self._say_taken("".join(call.raw) + rest)
             return
         self._deliver(call, rest)
         if call.fate is Fate.CALL and not call.ended:
             self._ledger.broken += 1
-            self._free.say(call.reader.rest)
+            self._say_taken(call.reader.rest)
 
     # What is common to all places
+
+    def _take_to(self, end: int) -> tuple[str, int]:
+        """Go to ``end``. Returns the text on the way, and how much of its beginning was in the prompt already."""
+        text, known = self._text[self._position : end], self._known - self._position
+        self._position = end
+        return text, known
+
+    def _say_to(self, end: int) -> None:
+        self._free.say(*self._take_to(end))
+
+    def _say_taken(self, text: str) -> None:
+        """Say the text that stands right before the position, all of it in the prompt or some or none."""
+        self._free.say(text, self._known - (self._position - len(text)))
 
     def _enter(self, mode: Mode, separator: str = "") -> None:
         """Go to the lead of a mode."""
@@ -478,16 +495,13 @@ class OutputParser:
     def _take_prefill(self, prefill: str) -> None:
         """Run text that the prompt holds already. Only a call that it leaves open is news to the client."""
         self._plain = None
+        self._known = len(prefill)
         events = self.feed(prefill)
         call = self._call
         self._ledger.begin_anew(call)
         if call is not None and call.fate is Fate.CALL:
             start = max(i for i, event in enumerate(events) if isinstance(event, ToolCallStart))
             self._free.events = [replace(event, index=0) for event in events[start:]]
-            return
-        self._free.prefilled = len(self._text) + self._free.waiting
-        if call is not None:
-            self._free.prefilled += sum(map(len, call.raw))
 
 
 _START = {
