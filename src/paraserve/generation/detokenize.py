@@ -34,7 +34,7 @@ class Detokenizer:
         self._token_bytes = token_bytes
         self._hidden = hidden
         self._texts = {} if texts is None else texts
-        self._decoder = _new_decoder("replace")
+        self._decoder: codecs.IncrementalDecoder | None = None  # made for the first id that is new or cut
         self._inside = False
         """Whether the last token left a character incomplete."""
 
@@ -56,6 +56,8 @@ class Detokenizer:
             return known
         if token_id in self._hidden:
             return ""
+        if self._decoder is None:
+            self._decoder = _new_decoder("replace")
         whole = not self._inside
         text: str = self._decoder.decode(self._token_bytes(token_id))
         self._inside = bool(self._decoder.getstate()[0])
@@ -65,6 +67,8 @@ class Detokenizer:
 
     def finish(self) -> str:
         """What an incomplete character at the end leaves."""
+        if not self._inside or self._decoder is None:
+            return ""
         self._inside = False
         return self._decoder.decode(b"", True)
 

@@ -269,6 +269,7 @@ class ChatTemplate:
         try:
             variables = meta.find_undeclared_variables(environment.parse(source))
             template = environment.from_string(source)
+            template.globals = dict(template.globals)  # every rendering copies them: a ChainMap is slow to copy
         except jinja2.TemplateSyntaxError as error:
             raise CheckpointError(
                 f"chat template {name!r} is broken at line {error.lineno}: {error.message}; "
