@@ -1,7 +1,8 @@
 """The floor: the least that an ASGI application on uvicorn can do for a stream, with the same bytes a token.
 
-``python benchmarks/floor_server.py PORT TOKENS PACE PHASE``. It decodes nothing, knows no token and writes one fixed chunk
-after another at the same pace as the scripted engine, in step or spread like it; what a server costs beyond this is what the layer costs.
+``python benchmarks/floor_server.py PORT TOKENS PACE PHASE``. It decodes nothing, knows no token and writes one fixed
+chunk after another at the same pace as the scripted engine, in step or spread like it; what a server costs beyond this
+is what the layer costs.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def floor_app(tokens: int, pace: float, *, in_step: bool) -> Any:
         for _ in range(tokens):
             if pace:
                 due += pace
-                await asyncio.sleep(max(0.0, due - clock()))
+                if (early := due - clock()) > 0:
+                    await asyncio.sleep(early)
             await send({"type": "http.response.body", "body": _CHUNK, "more_body": True})
         await send({"type": "http.response.body", "body": last, "more_body": False})
 

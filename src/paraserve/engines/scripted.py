@@ -135,7 +135,7 @@ class ScriptedEngine:
                     due += reply.delay - due % reply.delay
                 for sent, chunk in enumerate(_chunks(request, reply, self.info)):
                     if sent % reply.burst == 0:
-                        await _wait_until(due)
+                        await _wait_until(due, paced=reply.delay > 0)
                         due += reply.delay
                     if reply.hang_after is not None and sent >= reply.hang_after:
                         await asyncio.Event().wait()
@@ -145,7 +145,7 @@ class ScriptedEngine:
                 if reply.hang_after is not None:
                     await asyncio.Event().wait()
                 if reply.error is not None:
-                    await _wait_until(due)
+                    await _wait_until(due, paced=reply.delay > 0)
                     raise reply.error.with_traceback(None)
         except (GeneratorExit, asyncio.CancelledError):
             if self.record:
@@ -163,9 +163,12 @@ class ScriptedEngine:
             raise EngineError(400, "unsupported_parameter", "this engine gives no logprobs of the prompt", param="echo")
 
 
-async def _wait_until(due: float) -> None:
-    """Deadlines are absolute, so that pacing does not drift; a delay of 0 still lets other tasks run."""
-    await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
+async def _wait_until(due: float, *, paced: bool) -> None:
+    """Deadlines are absolute, so that pacing does not drift: chunks whose time has passed are there at once, as they
+    pile up behind a reader who is late. Without a pace other tasks run before each chunk."""
+    late = asyncio.get_running_loop().time() - due
+    if late < 0 or not paced:
+        await asyncio.sleep(max(0.0, -late))
 
 
 def _chunks(request: EngineRequest, reply: ScriptedReply, info: EngineInfo) -> Iterator[EngineChunk]:
