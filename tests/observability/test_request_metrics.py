@@ -15,6 +15,7 @@ from paraserve.api.app import create_app
 from paraserve.engines.base import EngineError
 from paraserve.engines.scripted import ScriptedEngine
 from paraserve.observability.event_loop import watch_event_loop
+from paraserve.protocol.errors import RequestError
 
 MODES = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 ENDPOINTS = pytest.mark.parametrize("path", [CHAT, COMPLETIONS], ids=["chat", "completions"])
@@ -104,11 +105,31 @@ async def test_refusals_count_by_status_and_by_code(fields: dict[str, Any], stat
 
 
 async def test_an_error_without_a_code_counts_by_its_status() -> None:
-    async with client(deployment(engine())) as http:
-        response = await post(http, COMPLETIONS, prompt=["a"] * 600, n=2)
+    class Refusing:
+        async def prepare_async(self, request: object) -> None:
+            raise RequestError("no", status=418)
+
+    served = deployment(engine())
+    object.__setattr__(served, "chat", Refusing())
+    async with client(served) as http:
+        response = await post(http)
         seen = await scrape(http)
-    assert (response.status_code, response.json()["error"]["code"]) == (400, None)
-    assert seen.value("request_errors_total", code="status_400") == 1
+    assert (response.status_code, response.json()["error"]["code"]) == (418, None)
+    assert seen.value("request_errors_total", code="status_418") == 1
+
+
+async def test_the_wait_for_a_place_is_seen_while_it_lasts_and_timed_after() -> None:
+    scripted = engine(reply("abc", first_delay=0.05))
+    app = create_app(deployment(scripted, max_concurrent_requests=1))
+    first = LeavingClient(app, CHAT, messages=USER)
+    second = LeavingClient(app, CHAT, messages=USER)
+    await asyncio.sleep(0.02)
+    assert scrape_app(app).value("requests_queued") == 1
+    await asyncio.gather(first.task, second.task)
+    seen = scrape_app(app)
+    assert seen.value("requests_queued") == 0
+    assert seen.value("queue_seconds_count", endpoint=CHAT) == 2
+    assert seen.value("queue_seconds_sum", endpoint=CHAT) > 0.01
 
 
 async def test_a_request_that_nobody_may_make_counts_as_well() -> None:

@@ -100,7 +100,8 @@ async def _admitted(request: Request) -> Admission:
     """Wait for a place among the requests that generate; the caller gives it back with `Admission.leave`."""
     admission: Admission = request.app.state.admission
     if not admission.enter_at_once():
-        await unless_gone(request.receive, admission.enter())
+        with request.app.state.metrics.waiting():
+            await unless_gone(request.receive, admission.enter())
     return admission
 
 

@@ -11,7 +11,8 @@ in files of that directory, and any process answers with the sum.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -100,6 +101,7 @@ class Metrics:
         self._in_flight = self._gauge(
             "requests_in_flight", "Requests that are being answered.", ["endpoint"], "livesum"
         )
+        self._queued = self._gauge("requests_queued", "Requests that wait for a place.", [], "livesum")
         self._errors = self._counter("request_errors", "Requests that got an error, by its code.", ["code"])
         self._policies = self._counter("policy_applied", "Requests that a policy changed or refused.", ["policy"])
         self._lag = self._histogram("event_loop_lag_seconds", "How late the event loop wakes a sleeper.", _LAG, ())
@@ -130,9 +132,12 @@ class Metrics:
         )
         self._preparation = histogram(
             "prompt_preparation_seconds",
-            "From the decoded request to the engine: policies, template, tokenization, grammar.",
+            "From the decoded request to the prepared one: policies, template, tokenization, grammar.",
             _PREPARATION,
             _OF_REPLY,
+        )
+        self._queue = histogram(
+            "queue_seconds", "From the prepared request to the engine: the wait for a place.", _PREPARATION, _OF_REPLY
         )
         self._engine = histogram(
             "engine_seconds", "From asking the engine to the end of the last choice.", _WHOLE_REPLY, _OF_REPLY
@@ -181,6 +186,15 @@ class Metrics:
         self._running.add(record)
         self._in_flight.labels(record.endpoint).inc()
 
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While a request waits for a place."""
+        self._queued.inc()
+        try:
+            yield
+        finally:
+            self._queued.dec()
+
     def end(self, record: RequestRecord) -> None:
         """Count a request that has ended, however it did."""
         self._running.discard(record)
@@ -218,6 +232,7 @@ class Metrics:
     def _count_times(self, record: RequestRecord, model: str) -> None:
         where = (record.endpoint, model)
         _observe(self._preparation.labels(*where), record.preparation_seconds)
+        _observe(self._queue.labels(*where), record.queue_seconds)
         _observe(self._first_token.labels(*where), record.first_token_seconds)
         if record.complete:
             self._duration.labels(*where).observe(record.seconds)

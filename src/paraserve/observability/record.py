@@ -129,9 +129,14 @@ class RequestRecord:
 
     @property
     def preparation_seconds(self) -> float | None:
-        """From the decoded request to the engine."""
+        """From the decoded request to the prepared one."""
+        return None if self.ready is None or self.decoded is None else self.ready - self.decoded
+
+    @property
+    def queue_seconds(self) -> float | None:
+        """From the prepared request to the engine."""
         asked = min((course.asked for course in self.courses if course.asked is not None), default=None)
-        return None if asked is None or self.decoded is None else asked - self.decoded
+        return None if asked is None or self.ready is None else asked - self.ready
 
     @property
     def first_token_seconds(self) -> float | None:
