@@ -48,6 +48,12 @@ class OpenCall:
         self.index = 0
         self.ended = False
 
+    def keeps_text(self, closer: str) -> bool:
+        """Whether closing markup right behind the arguments is text: the text of what is no call, or (where they broke)
+        what may be a part of the arguments just as well."""
+        broke = self.fate is Fate.CALL and self.reader.broken
+        return self.fate is Fate.TEXT or (broke and closer not in self.spelling.strong_closers)
+
 
 class CallLedger:
     """Admits calls, numbers them, and counts what became of them."""
@@ -84,9 +90,13 @@ class CallLedger:
     def schema(self, name: str | None) -> Mapping[str, Any]:
         return self._tools.get(name or "", {})
 
+    @property
+    def admits_more(self) -> bool:
+        return self.parallel or not self.completed
+
     def admit(self, call: OpenCall, name: str, written_id: str) -> list[FormatEvent]:
         """Let a call count, unless it is one too many."""
-        if self.completed and not self.parallel:
+        if not self.admits_more:
             call.fate = Fate.DROPPED
             return []
         call.fate = Fate.CALL
@@ -99,7 +109,7 @@ class CallLedger:
 
     def add_whole(self, name: str, arguments: str, written_id: str = "") -> list[FormatEvent]:
         """A call that came whole: ``arguments`` is the text of its JSON object."""
-        if self.completed and not self.parallel:
+        if not self.admits_more:
             return []
         index = self.begun
         self.begun += 1

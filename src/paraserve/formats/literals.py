@@ -190,7 +190,7 @@ class LiteralReader:
         self.closed = not self._stack
 
     def _fail(self, position: int) -> int:
-        self.broken = True
+        self.broken, self.rest = True, "," if self._comma else ""
         return position
 
     def _begin_scalar(self, text: str, position: int) -> int:
@@ -216,7 +216,7 @@ class LiteralReader:
             return
         written = None if self._in_key else self._written(word)
         if written is None:
-            self.broken, self.rest = True, taken
+            self.broken, self.rest = True, ("," if self._comma else "") + taken
             return
         self._begin_item()
         self.out.append(written)

@@ -79,7 +79,7 @@ class _KeyedReader:
             self._end_object()
         elif match := self._open.match(text, position):
             self._begin_value(match)
-            return match.end()
+            return position if self.broken else match.end()
         elif not (self._enders.may_begin(text, position) or self._open.may_match(text, position)):
             self.broken = True
         return position
@@ -220,7 +220,7 @@ class ElementsReader(_KeyedReader):
 
     def read(self, text: str, position: int) -> int:
         end = super().read(text, position)
-        if self.broken:
+        if self.broken and self._in_value:
             self.rest = "".join(self._raw)
         return end
 

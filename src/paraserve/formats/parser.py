@@ -122,6 +122,7 @@ class OutputParser:
         self._call: OpenCall | None = None
         self._broke_reasoning = False
         self._pending: Spelling | None = None
+        self._cut_in_header = False
 
         has_reasoning = format.reasoning is not None or format.channels is not None
         separator = "" if start is ReplyStart.REASONING else format.lead
@@ -139,8 +140,11 @@ class OutputParser:
 
     @property
     def open_call(self) -> bool:
-        """Whether a call was begun and is not complete. It stays so when the reply ends within it."""
-        return self._ledger.begun > self._ledger.completed
+        """Whether a call was begun and is not complete. It stays so when the reply ends within it.
+
+        A call whose opener is whole counts as begun when the reply was cut before its header could say what it is.
+        """
+        return self._cut_in_header or self._ledger.begun > self._ledger.completed
 
     @property
     def completed_calls(self) -> int:
@@ -172,6 +176,7 @@ class OutputParser:
     def finish(self, reason: FinishReason) -> list[FormatEvent]:
         """The events of the end: what was held back is given out. Nothing may be fed after it."""
         rest = self._text[self._position :]
+        self._cut_in_header = reason != "stop" and self._ledger.admits_more and self._may_become_a_call(rest)
         if self._call is not None:
             self._finish_call(self._call, ended=reason == "stop")
         elif not self._in_header():
@@ -182,6 +187,17 @@ class OutputParser:
             self._say_to(len(self._text))
         events, self._free.events = self._free.events, []
         return events
+
+    def _may_become_a_call(self, rest: str) -> bool:
+        match self._place:
+            case _Place.CALL:
+                return self._call is not None and self._call.fate is Fate.UNKNOWN
+            case _Place.PROBE:
+                return self._parse_calls
+            case _Place.LEAD:
+                return bool(rest) and self._unannounced_here() is None
+            case _Place.TEXT:
+                return False
 
     # Lead: behind a marker, or at the start
 
@@ -215,7 +231,7 @@ class OutputParser:
             waiting = waiting or (spelling.entry is not None and spelling.entry.may_match(self._text, self._position))
             return None if waiting else False
         end = hit[2] if hit else entry.end() if entry else 0
-        if self._follow.fate is Fate.TEXT:
+        if self._follow.keeps_text(hit[1] if hit else ""):
             self._free.release()
             self._say_to(end)
         self._free.drop()

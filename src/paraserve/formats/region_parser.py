@@ -67,6 +67,7 @@ class RegionParser:
         self._raw: list[str] = []
         """All text of an open region of calls, delimiters included, that is news."""
         self._body: list[str] = []
+        self._cut_in_calls = False
         self._watched = self._watch()
         if prefill:
             self._take_prefill(prefill)
@@ -78,8 +79,8 @@ class RegionParser:
 
     @property
     def open_call(self) -> bool:
-        """Always False: a call is reported when it is whole."""
-        return False
+        """Whether the reply was cut in a region of calls. False before its end: a call is reported when it is whole."""
+        return self._cut_in_calls
 
     @property
     def completed_calls(self) -> int:
@@ -114,7 +115,9 @@ class RegionParser:
         while self._step(final=True):
             pass
         if self._parse_calls and self._inside is not None and self._inside.kind is RegionKind.CALLS:
+            before = self._ledger.begun
             self._end_calls(self._inside, closed=False, ended=reason == "stop")
+            self._cut_in_calls = reason != "stop" and self._ledger.begun == before and self._ledger.admits_more
         return self._given()
 
     def _given(self) -> list[FormatEvent]:
