@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Real vLLM on the CPU with a real small model: the engine contract, and greedy replies against transformers and
+# Real vLLM on the CPU with a real small model: the engine contract, the server's e2e suite, and greedy replies against transformers and
 # llama.cpp (docs/engines.md). Heavy: 2 GB of packages, a minute of start; not part of CI.
 #
 #   scripts/e2e-vllm.sh
@@ -60,5 +60,9 @@ for _ in $(seq 150); do
   if ! kill -0 "$server" 2> /dev/null; then tail -40 "$work/vllm.log"; exit 1; fi
   sleep 2
 done
+echo "== the e2e suite of the server, in front of vLLM"
+PARASERVE_E2E_ENGINE="--engine vllm --engine-url http://127.0.0.1:$port --model-path $work/checkpoint" \
+  "$python" -m pytest -p no:cacheprovider tests/e2e/test_openai_client.py
+echo "== the contract of the adapter"
 PARASERVE_VLLM_URL="http://127.0.0.1:$port" PARASERVE_VLLM_GREEDY="$work/replies.json" \
   "$python" -m pytest -p no:cacheprovider -s scripts/vllm_contract.py

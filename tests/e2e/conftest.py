@@ -1,9 +1,14 @@
-"""A real server with the real embedded model, as the README starts it, and the official client."""
+"""A real server with a real model, as the README starts it, and the official client.
+
+The engine is the embedded one, unless `PARASERVE_E2E_ENGINE` has flags for another of the same model
+(``--engine vllm --engine-url … --model-path …``).
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,7 +16,9 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import openai
 import pytest
 
@@ -58,8 +65,15 @@ class Server:
 
 
 @pytest.fixture(scope="session")
+def facts(server: Server) -> dict[str, Any]:
+    """What the server says about its engine."""
+    return httpx.get(f"{server.url}/server_info").json()
+
+
+@pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    running = Server("--served-model-name", MODEL, "--tool-call-parser", "hermes", "--enable-cache-report")
+    engine = shlex.split(os.environ.get("PARASERVE_E2E_ENGINE", ""))
+    running = Server("--served-model-name", MODEL, "--tool-call-parser", "hermes", "--enable-cache-report", *engine)
     try:
         running.wait_until_ready()
         yield running
