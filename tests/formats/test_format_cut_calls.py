@@ -104,7 +104,7 @@ BREAKS = ["NaN", "tru e", "[1, 2", "{'a': 1}", "<", "--3", '"a" "b"', "nul", "01
 def broken_reply(format: Format, wrong: str, *keys: str) -> str:
     """A reply with one call whose number is something else."""
     values = {"title": "w1w", "stars": 31415, "body": "w2w"}
-    call = Call("save_note", {key: values[key] for key in keys}, "id0000001" if format.ids == "mistral" else "")
+    call = Call("save_note", {key: values[key] for key in keys}, "id0000001" if format.ids == "nine" else "")
     return render(format, content="", calls=[call], start=ReplyStart.CONTENT).replace("31415", wrong)
 
 

@@ -43,7 +43,7 @@ def test_golden_reply_is_exact_in_random_splits(format: Format) -> None:
 @every_family
 def test_description_writes_the_golden_reply(format: Format) -> None:
     reasoning, content, calls = expected(format)
-    ids = IDS if format.ids == "mistral" else ("", "", "")
+    ids = IDS if format.ids == "nine" else ("", "", "")
     made = [Call(name, arguments, id_) for (name, arguments), id_ in zip(calls, ids, strict=True)]
     assert render(format, reasoning=reasoning or None, content=content, calls=made) == REPLIES[format.name]
 
@@ -74,9 +74,9 @@ def test_ids_have_the_shape_of_the_family(format: Format) -> None:
     ids = [call.id for call in folded.calls]
     assert len(set(ids)) == 3
     match format.ids:
-        case "kimi":
+        case "counted":
             assert ids == ["functions.save_note:4", "functions.list_shelves:5", "functions.v2.set-rate:6"]
-        case "mistral":
+        case "nine":
             assert all(len(id_) == 9 and id_.isalnum() for id_ in ids)
         case _:
             assert all(id_.startswith("call_") and len(id_) == 29 for id_ in ids)

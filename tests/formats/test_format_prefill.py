@@ -30,7 +30,7 @@ every_family = pytest.mark.parametrize("format", WITH_CALLS, ids=lambda format: 
 
 def replies(format: Format) -> list[str]:
     """Short ones: as the family writes them, twice, with text and half a marker behind, with a tool nobody knows."""
-    ids = ("nOtE00001", "sHeLf0002") if format.ids == "mistral" else ("", "")
+    ids = ("nOtE00001", "sHeLf0002") if format.ids == "nine" else ("", "")
     calls = [Call("save_note", {"title": " a\n", "stars": 3}, ids[0]), Call("list_shelves", {}, ids[1])]
     unknown = [Call("nobody", {"title": "one"}, ids[0])]
     reply = render(format, reasoning="Hm — 先." if format.reasoning else None, content="Hi ✍️", calls=calls)
@@ -118,7 +118,7 @@ def test_closing_markup_after_a_prefilled_call_takes_no_text_with_it(prefill: st
 @every_family
 def test_a_call_of_the_prefill_does_not_count_as_the_one_that_parallel_calls_allow(format: Format) -> None:
     """Calls of the prefill belong to the conversation before: the first of the reply is its own first."""
-    ids = ("nOtE00001", "sHeLf0002") if format.ids == "mistral" else ("", "")
+    ids = ("nOtE00001", "sHeLf0002") if format.ids == "nine" else ("", "")
     calls = [Call("save_note", {"title": "one"}, ids[0]), Call("list_shelves", {}, ids[1])]
     text = render(format, content="", calls=calls, start=ReplyStart.CONTENT)
     options = {"start": ReplyStart.CONTENT, "parallel_tool_calls": False}

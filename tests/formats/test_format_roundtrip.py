@@ -119,7 +119,7 @@ def calls(draw: st.DrawFn, format: Format) -> Call:
     name = draw(st.sampled_from(sorted(optional)))
     arguments = draw(st.fixed_dictionaries({}, optional=optional[name]))
     keys = draw(st.permutations(sorted(arguments)))
-    id_ = draw(st.from_regex(r"[A-Za-z0-9]{9}", fullmatch=True)) if format.ids == "mistral" else ""
+    id_ = draw(st.from_regex(r"[A-Za-z0-9]{9}", fullmatch=True)) if format.ids == "nine" else ""
     return Call(name, {key: arguments[key] for key in keys}, id_)
 
 

@@ -45,7 +45,7 @@ def section(format: Format, *calls: Call, after_text: bool = False) -> str:
 
 
 def with_ids(format: Format, calls: Sequence[Call]) -> list[Call]:
-    ids = [f"id{index:07}" if format.ids == "mistral" else "" for index in range(len(calls))]
+    ids = [f"id{index:07}" if format.ids == "nine" else "" for index in range(len(calls))]
     return [Call(call.name, call.arguments, id_) for call, id_ in zip(calls, ids, strict=True)]
 
 

@@ -22,7 +22,7 @@ SCHEMA = {"type": "object", "properties": {"temp": {"type": "number"}}, "require
 
 
 def call(format: Format, name: str, arguments: dict[str, Any]) -> Call:
-    return Call(name, arguments, id="" if format.ids == "kimi" else "abcDEF123")
+    return Call(name, arguments, id="" if format.ids == "counted" else "abcDEF123")
 
 
 def weather(format: Format, units: str = "metric") -> Call:

@@ -81,7 +81,7 @@ class CallLedger:
 
     def resolve(self, written: str) -> str | None:
         """The tool that is meant; None when it is none that may be called."""
-        if self._ids == "kimi":
+        if self._ids == "counted":
             name = resolve_id(written, self._tools)
             return undeclared_name(written) or None if name is None and self._undeclared == "call" else name
         name = written.strip()

@@ -28,14 +28,14 @@ def nine_alphanumerics() -> str:
 
 
 def id_maker(style: IdStyle) -> Callable[[], str]:
-    return nine_alphanumerics if style == "mistral" else generic_id
+    return nine_alphanumerics if style == "nine" else generic_id
 
 
 def call_id(style: IdStyle, name: str, index: int, written: str, new_id: Callable[[], str]) -> str:
     """The id of a call: the family's own spelling where it has one. ``index`` counts over the conversation."""
-    if style == "kimi":
+    if style == "counted":
         return f"functions.{name}:{index}"
-    if style == "mistral" and _NINE.fullmatch(written):
+    if style == "nine" and _NINE.fullmatch(written):
         return written
     return new_id()
 

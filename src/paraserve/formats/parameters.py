@@ -8,6 +8,7 @@ readers follow the contract of `arguments.ArgumentReader`.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +46,7 @@ _LOOK = 8
 _LONG_SPACE = 64
 
 
-class _KeyedReader:
+class _KeyedReader(ABC):
     """What readers of one element for each argument share: keys, and values that are strings or held."""
 
     name: str | None = None
@@ -84,8 +85,9 @@ class _KeyedReader:
             self.broken = True
         return position
 
+    @abstractmethod
     def _value(self, text: str, position: int) -> int:
-        raise NotImplementedError
+        """Read on in the value that is open; the position behind what was taken."""
 
     def _begin_value(self, match: re.Match[str]) -> None:
         key = match["key"].strip()

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from paraserve.formats.schema import type_of
 from paraserve.formats.spec import (
     Calls,
     Elements,
@@ -106,29 +107,12 @@ def render_arguments(spelling: Calls, call: Call) -> str:
             return _quoted(quote, call.arguments)
 
 
-def type_name(value: object) -> str:
-    """The JSON schema word for a value, with all numbers under ``number`` (what typed families write)."""
-    match value:
-        case bool():
-            return "boolean"
-        case None:
-            return "null"
-        case str():
-            return "string"
-        case int() | float():
-            return "number"
-        case Mapping():
-            return "object"
-        case _:
-            return "array"
-
-
 def _parameter(parameters: Parameters, key: str, value: object) -> str:
     is_string = isinstance(value, str)
     scalar = value is None or isinstance(value, bool | int | float)
     python = parameters.style == "python" or (parameters.style == "python_scalars" and scalar)
     written = value if isinstance(value, str) else repr(value) if python else _json(value)
-    opening = fill(parameters.open, key=key, type=type_name(value), string="true" if is_string else "false")
+    opening = fill(parameters.open, key=key, type=type_of(value), string="true" if is_string else "false")
     return opening + written + fill(parameters.close, key=key)
 
 

@@ -122,7 +122,7 @@ def expected(root: Mapping[str, Any], schema: Any) -> Expected:
             listed = [branch["const"]]
         if listed is not None:
             members = [*(members or []), *listed]
-            own = own or {_type_of(member) for member in listed}
+            own = own or {type_of(member) for member in listed}
         elif own and members is not None and own != {"null"}:
             members = None  # another branch allows more than the listed values
         if own:
@@ -176,7 +176,8 @@ def _types(schema: Mapping[str, Any]) -> set[str]:
     return types
 
 
-def _type_of(value: Any) -> str:
+def type_of(value: object) -> str:
+    """The JSON schema word for a value, with all numbers under ``number`` (what typed families write)."""
     match value:
         case bool():
             return "boolean"

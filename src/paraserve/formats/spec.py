@@ -26,7 +26,7 @@ from typing import Literal
 
 from paraserve.formats.regions import RegionKind, Regions
 
-IdStyle = Literal["generic", "kimi", "mistral"]
+IdStyle = Literal["generic", "counted", "nine"]
 """``call_`` and 24 hex digits; ``functions.{name}:{index}`` counted over the conversation; nine alphanumerics."""
 
 

@@ -14,7 +14,7 @@ KIMI_K2 = Format(  # K2-Instruct, K2-Thinking, K2.5, K2.6
             section_close="<|tool_calls_section_end|>",
         ),
     ),
-    ids="kimi",
+    ids="counted",
     stop_tokens=("<|im_end|>", "[EOS]"),
 )
 

@@ -57,16 +57,16 @@ _MISTRAL_ID = Calls(open="[TOOL_CALLS]{name}[CALL_ID]{id}[ARGS]", arguments=Json
 _MISTRAL_ARGS = Calls(open="[TOOL_CALLS]{name}[ARGS]", arguments=JsonObject())  # v13
 
 MISTRAL_V3 = Format(
-    "mistral_v3", calls=(_MISTRAL_LIST, _MISTRAL_ID, _MISTRAL_ARGS), ids="mistral", stop_tokens=("</s>",)
+    "mistral_v3", calls=(_MISTRAL_LIST, _MISTRAL_ID, _MISTRAL_ARGS), ids="nine", stop_tokens=("</s>",)
 )
 MISTRAL_V11 = Format(
-    "mistral_v11", calls=(_MISTRAL_ID, _MISTRAL_ARGS, _MISTRAL_LIST), ids="mistral", stop_tokens=("</s>",)
+    "mistral_v11", calls=(_MISTRAL_ID, _MISTRAL_ARGS, _MISTRAL_LIST), ids="nine", stop_tokens=("</s>",)
 )
 MISTRAL_V13 = Format(  # Devstral, Ministral-3, Magistral
     "mistral_v13",
     reasoning=_MISTRAL_THINK,
     calls=(_MISTRAL_ARGS, _MISTRAL_ID, _MISTRAL_LIST),
-    ids="mistral",
+    ids="nine",
     stop_tokens=("</s>",),
 )
 

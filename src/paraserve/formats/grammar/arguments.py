@@ -30,7 +30,7 @@ from paraserve.formats.spec import (
 )
 
 _IDS: Mapping[str, Regex] = {
-    "mistral": Repeat(chars(("0", "9"), ("A", "Z"), ("a", "z")), 9, 9),
+    "nine": Repeat(chars(("0", "9"), ("A", "Z"), ("a", "z")), 9, 9),
     "generic": Cat((exactly("call_"), Repeat(chars(("0", "9"), ("a", "f")), 24, 24))),
 }
 _INDEX = Alt((chars("0"), Cat((chars(("1", "9")), Repeat(DIGIT, 0, 3)))))
@@ -69,7 +69,7 @@ class CallWriter:
             match piece:
                 case Field("name"):
                     parts.append(Literal(name))
-                case Field("id") if self.ids == "kimi":
+                case Field("id") if self.ids == "counted":
                     parts += [Literal(f"functions.{name}:"), Pattern(_INDEX)]
                 case Field("id"):
                     parts.append(Pattern(_IDS[self.ids]))
