@@ -58,11 +58,13 @@ class _Writer:
             self.lines.append(f"{self.rule_names[key]}: {self.expression(tree)}")
         return "\n".join((HEADER + f"start: {start}", *self.lines)) + "\n"
 
-    def count(self, tree: Tree) -> None:
-        self.uses[id(tree)] = self.uses.get(id(tree), 0) + 1
-        if self.uses[id(tree)] == 1:
-            for child in children(tree):
-                self.count(child)
+    def count(self, root: Tree) -> None:
+        pending = [root]
+        while pending:
+            tree = pending.pop()
+            self.uses[id(tree)] = self.uses.get(id(tree), 0) + 1
+            if self.uses[id(tree)] == 1:
+                pending += children(tree)
 
     def expression(self, tree: Tree) -> str:
         """What stands for ``tree`` in a rule's body: a name where it is shared, else its text."""

@@ -27,6 +27,8 @@ def merge(left: Any, right: Any) -> tuple[Any, str | None]:
     for key, value in right.items():
         if key not in result or result[key] == value:
             result[key] = value
+        elif not (_well_formed(key, result[key]) and _well_formed(key, value)):
+            clash = key
         elif key in _TIGHTER:
             result[key] = _TIGHTER[key](result[key], value)
         elif (combine := _COMBINE.get(key)) is not None:
@@ -35,9 +37,22 @@ def merge(left: Any, right: Any) -> tuple[Any, str | None]:
             continue
         else:
             clash = key
-    if clash is None and ("properties" in left or "properties" in right):
+    both = left.get("properties", {}), right.get("properties", {})
+    if clash is None and any(both) and all(isinstance(side, Mapping) for side in both):
         result["properties"] = _properties(left, right)
     return result, clash
+
+
+def _well_formed(key: str, value: Any) -> bool:
+    match key:
+        case "enum" | "required" | "allOf":
+            return isinstance(value, list)
+        case "type":
+            return isinstance(value, str) or (isinstance(value, list) and all(isinstance(kind, str) for kind in value))
+        case "properties":
+            return isinstance(value, Mapping)
+        case _:
+            return key not in _TIGHTER or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _types(left: Any, right: Any) -> Any:

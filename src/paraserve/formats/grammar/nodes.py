@@ -7,7 +7,7 @@ its fields alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -157,21 +157,32 @@ def has_type(value: Any, kind: str) -> bool:
             return isinstance(value, dict)
 
 
-def all_disjoint(nodes: Sequence[Node]) -> bool:
-    return all(_disjoint(a, b) for i, a in enumerate(nodes) for b in nodes[i + 1 :])
+def all_disjoint(nodes: Sequence[Node], most: int = 100_000) -> bool:
+    """Whether no two nodes have a value in common; False as well where it takes more than ``most`` comparisons."""
+    constants = [node.json for node in nodes if isinstance(node, Const)]
+    if len(constants) == len(nodes):
+        values = [json.loads(text) for text in constants]
+        if all(isinstance(value, str) for value in values):
+            return len(set(constants)) == len(constants)
+    if len(nodes) ** 2 > 2 * most:
+        return False
+    left = iter(range(most))
+    return all(_disjoint(a, b, left) for i, a in enumerate(nodes) for b in nodes[i + 1 :])
 
 
-def _disjoint(a: Node, b: Node) -> bool:
+def _disjoint(a: Node, b: Node, left: Iterator[int]) -> bool:
+    if next(left, None) is None:
+        return False
     if isinstance(a, OneOf):
-        return all(_disjoint(option, b) for option in a.options)
+        return all(_disjoint(option, b, left) for option in a.options)
     if isinstance(b, OneOf):
-        return _disjoint(b, a)
+        return _disjoint(b, a, left)
     if isinstance(a, Const) and isinstance(b, Const):
         return bool(a.value != b.value)
     if isinstance(a, Object) and isinstance(b, Object):
         theirs = {item.name: item for item in b.properties if item.required}
         return any(
-            item.required and item.name in theirs and _disjoint(item.value, theirs[item.name].value)
+            item.required and item.name in theirs and _disjoint(item.value, theirs[item.name].value, left)
             for item in a.properties
         )
     kinds = _kinds(a), _kinds(b)

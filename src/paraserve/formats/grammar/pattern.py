@@ -37,6 +37,7 @@ _CLASSES = {
 _DOT = without(ANY_CHAR, chars("\n\r\u2028\u2029"))
 _MOST_REPEATS = 100_000
 _DEEPEST = 30
+_LONGEST, _MOST_DIGITS = 10_000, 9
 
 
 class PatternError(ValueError):
@@ -65,6 +66,8 @@ _Part = Regex | _Edge | _Sequence | _Choice
 
 def read_pattern(pattern: str) -> Regex:
     """The strings in which ``pattern`` matches somewhere. Raises `PatternError`."""
+    if len(pattern) > _LONGEST:
+        raise PatternError(f"it has more than {_LONGEST} characters")
     reader = _Reader(pattern)
     part = reader.choice()
     if reader.at < len(pattern):
@@ -168,6 +171,7 @@ class _Reader:
         return inner
 
     def repeated(self, part: _Part) -> _Part:
+        repeats = 0
         while (bounds := self.bounds()) is not None:
             if isinstance(part, _Edge):
                 raise PatternError("nothing to repeat after an anchor")
@@ -175,6 +179,9 @@ class _Reader:
             if max(least, most or 0) > _MOST_REPEATS or (most is not None and most < least):
                 raise PatternError("a repeat count out of range")
             part = Repeat(_inner(part), least, most)
+            repeats += 1
+            if repeats > _DEEPEST:
+                raise PatternError("too many repeats of repeats")
             if self.peek() == "?":
                 self.at += 1
         return part
@@ -190,6 +197,8 @@ class _Reader:
         if end < 0 or not low.isdecimal() or (high and not high.isdecimal()):
             return None
         self.at = end + 1
+        if len(low) > _MOST_DIGITS or len(high) > _MOST_DIGITS:
+            raise PatternError("a repeat count out of range")
         return int(low), (int(high) if high else None) if comma else int(low)
 
     def char_class(self) -> Chars:

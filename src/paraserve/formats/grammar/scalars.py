@@ -112,7 +112,11 @@ class ScalarReader:
     def decimal(self, keyword: str, value: Any, path: str) -> Decimal:
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
             raise self.broken(keyword, path, "must be a number")
-        if not (number := Decimal(str(value))).is_finite():
+        try:
+            number = Decimal(str(value))
+        except ValueError:  # an integer of more digits than Python writes
+            raise self.broken(keyword, path, "is out of the range that can be enforced") from None
+        if not number.is_finite():
             raise self.broken(keyword, path, "must be finite")
         return number
 
@@ -120,6 +124,7 @@ class ScalarReader:
         value = schema.get(keyword)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0 or value != int(value):
+        whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        if isinstance(value, bool) or not whole or value < 0:
             raise self.broken(keyword, path, "must be a whole number that is not negative")
         return int(value)

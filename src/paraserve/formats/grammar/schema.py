@@ -11,6 +11,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from paraserve.formats.grammar.finite import finite
+from paraserve.formats.grammar.limits import (
+    DEEPEST_SCHEMA,
+    MOST_FIRST_ITEMS,
+    MOST_OPTIONAL,
+    MOST_PARTS,
+    check_size,
+    too_large,
+)
 from paraserve.formats.grammar.merge import MERGEABLE, merge
 from paraserve.formats.grammar.nodes import (
     TYPES,
@@ -43,7 +52,6 @@ _BY_TYPE: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 _NEVER_EXPRESSED = ("not", "if", "then", "else", "$dynamicRef", "$recursiveRef")
 _NOT_FOR_OBJECTS = ("dependentRequired", "dependentSchemas", "dependencies")
-_DEEPEST = 50
 
 
 def read_schema(schema: Any, *, path: str, lenient: bool = False) -> Schema:
@@ -51,11 +59,14 @@ def read_schema(schema: Any, *, path: str, lenient: bool = False) -> Schema:
 
     ``path`` is where the schema stands in the request. ``lenient`` drops the keywords that cannot be expressed.
     """
+    check_size(schema, path)
     reader = _Reader(schema, path, lenient)
     root = reader.node(schema, path)
-    if root is None:
+    recursive = {key: node for key, node in reader.definitions.items() if key in reader.recursive}
+    found = None if root is None else finite(root, recursive)
+    if found is None:
         raise GrammarError("no value satisfies this schema", keyword="", path=path)
-    return Schema(root, {key: node for key, node in reader.definitions.items() if key in reader.recursive})
+    return found
 
 
 class _Reader(ScalarReader):
@@ -67,16 +78,25 @@ class _Reader(ScalarReader):
         self.recursive: set[str] = set()
         self.open: list[str] = []
         self.depth = 0
+        self.parts = 0
+        self.sizes: dict[str, int] = {}
+        """How many parts each definition has."""
 
     # Each of these answers None for "no value at all".
 
     def node(self, schema: Any, path: str) -> Node | None:
         self.depth += 1
-        if self.depth > _DEEPEST:
-            raise GrammarError(f"the schema is more than {_DEEPEST} levels deep", keyword="", path=self.path)
+        self.add_parts(1)
+        if self.depth > DEEPEST_SCHEMA:
+            raise GrammarError(f"the schema is more than {DEEPEST_SCHEMA} levels deep", keyword="", path=self.path)
         node = self.read(schema, path)
         self.depth -= 1
         return node
+
+    def add_parts(self, count: int) -> None:
+        self.parts += count
+        if self.parts > MOST_PARTS:
+            raise too_large("parts, each counted wherever it is referred to", MOST_PARTS, self.path)
 
     def read(self, schema: Any, path: str) -> Node | None:
         if schema is True:
@@ -121,17 +141,21 @@ class _Reader(ScalarReader):
             target = self.resolve(schema["$ref"], path)
             return self.node(self.merged(siblings, target, path), path)
         key = schema["$ref"]
+        target = self.resolve(key, path)
         if key in self.open:
             self.recursive.add(key)
             return Ref(key)
         if key not in self.definitions:
-            target = self.resolve(key, path)
+            before = self.parts
             self.open.append(key)
             node = self.node(target, f"{self.path}.{key.removeprefix('#').strip('/').replace('/', '.')}".rstrip("."))
             self.open.pop()
             if node is None:
                 return None
             self.definitions[key] = node
+            self.sizes[key] = self.parts - before
+        elif key not in self.recursive:
+            self.add_parts(self.sizes[key])
         return Ref(key) if key in self.recursive else self.definitions[key]
 
     def resolve(self, reference: Any, path: str) -> Any:
@@ -153,16 +177,21 @@ class _Reader(ScalarReader):
     def merged(self, left: Any, right: Any, path: str) -> Any:
         """One schema that says what both say, with references on the right side followed."""
         seen: set[str] = set()
+        self.add_parts(1)
         while isinstance(right, Mapping) and "$ref" in right:
+            target = self.resolve(right["$ref"], path)
             if right["$ref"] in seen or right["$ref"] in self.open:
                 raise self.broken("$ref", path, "is recursive and has other keywords beside it")
             seen.add(right["$ref"])
             rest = {key: value for key, value in right.items() if key != "$ref" and key in _KNOWN}
-            right = self.resolve(right["$ref"], path)
+            right = target
             left = self.merged(left, rest, path) if rest else left
         if isinstance(left, Mapping) and "$ref" in left:
             left, right = right, left
             return self.merged(left, right, path)
+        for side in (left, right):
+            if not isinstance(side, Mapping | bool):
+                raise GrammarError("a schema must be an object or a boolean", keyword="", path=path)
         result, clash = merge(left, right)
         if clash is not None:
             self.refuse(clash, path, "cannot be combined with the other schemas that apply here")
@@ -193,23 +222,24 @@ class _Reader(ScalarReader):
         return one_of(nodes)
 
     def listed(self, schema: Mapping[str, Any], path: str) -> Node | None:
-        if "const" in schema:
-            values = [schema["const"]]
-            if "enum" in schema and schema["const"] not in schema["enum"]:
-                return None
-        else:
-            values = schema["enum"]
-            if not isinstance(values, list) or not values:
-                raise self.broken("enum", path, "must be a non-empty list")
-            if len(values) > MOST_LISTED:
-                self.refuse("enum", path, f"has more than {MOST_LISTED} values")
+        values = [schema["const"]] if "const" in schema else schema["enum"]
+        if not isinstance(schema.get("enum", values), list) or not schema.get("enum", values):
+            raise self.broken("enum", path, "must be a non-empty list")
+        if "const" in schema and "enum" in schema and schema["const"] not in schema["enum"]:
+            return None
+        if len(values) > MOST_LISTED:
+            self.refuse("enum", path, f"has more than {MOST_LISTED} values")
         rest = {key: value for key, value in schema.items() if key not in ("const", "enum")}
         kinds = rest.pop("type", None)
         if rest:
             self.refuse(next(iter(rest)), path, "is not supported beside an enumeration")
-        kinds = [kinds] if isinstance(kinds, str) else kinds
+        if kinds is not None:
+            kinds = self.types({"type": kinds}, path) or ()
         fitting = [value for value in values if kinds is None or any(has_type(value, kind) for kind in kinds)]
-        return one_of([Const(json.dumps(value, ensure_ascii=False)) for value in fitting])
+        try:
+            return one_of([Const(json.dumps(value, ensure_ascii=False, allow_nan=False)) for value in fitting])
+        except ValueError:
+            raise self.broken("const" if "const" in schema else "enum", path, "holds what is no JSON") from None
 
     def typed(self, kind: str, schema: Mapping[str, Any], path: str) -> Node | None:
         match kind:
@@ -236,6 +266,10 @@ class _Reader(ScalarReader):
                 self.refuse(keyword, path)
         if schema.get("uniqueItems") is True and (most is None or most > 1):
             self.refuse("uniqueItems", path)
+        if not isinstance(first, list):
+            raise self.broken("prefixItems", path, "must be a list")
+        if len(first) > MOST_FIRST_ITEMS:
+            raise too_large("schemas in 'prefixItems'", MOST_FIRST_ITEMS, path, "prefixItems")
         prefix: list[Node] = []
         for index, item in enumerate(first):
             node = self.node(item, f"{path}.prefixItems[{index}]")
@@ -251,7 +285,8 @@ class _Reader(ScalarReader):
     def object(self, schema: Mapping[str, Any], path: str) -> Node | None:
         declared = schema.get("properties", {})
         required = schema.get("required", [])
-        if not isinstance(declared, Mapping) or not isinstance(required, list):
+        named = isinstance(required, list) and all(isinstance(name, str) for name in required)
+        if not isinstance(declared, Mapping) or not named:
             raise self.broken("properties" if not isinstance(declared, Mapping) else "required", path, "is malformed")
         for keyword in _NOT_FOR_OBJECTS:
             if schema.get(keyword):
@@ -262,6 +297,7 @@ class _Reader(ScalarReader):
         additional = schema.get("additionalProperties", schema.get("unevaluatedProperties", "properties" not in schema))
         extra = self.node(additional, f"{path}.additionalProperties")
         properties: list[Property] = []
+        required = dict.fromkeys(required)
         for name in [*declared, *(name for name in required if name not in declared)]:
             if name in declared:
                 value = self.node(declared[name], f"{path}.properties.{name}")
@@ -271,6 +307,8 @@ class _Reader(ScalarReader):
                 properties.append(Property(str(name), value, name in required))
             elif name in required:
                 return None
+        if sum(not item.required for item in properties) > MOST_OPTIONAL:
+            raise too_large("optional properties in one object", MOST_OPTIONAL, path, "properties")
         keys = self.key_node(schema, path)
         least, most = self.extra_counts(schema, properties, extra is not None, path)
         if most is not None and most < 0:

@@ -120,20 +120,25 @@ class _Ebnf:
         self.grammar = grammar
         self.lines: dict[str, str] = {}
         self.names: dict[int, str] = {}
+        self.pending: list[tuple[str, Tree]] = []
+        """Named and not written yet, so that writing one goes no deeper than its own text."""
         self.uses: dict[int, int] = {}
 
     def text(self, tree: Tree) -> str:
         self.count(tree)
         root = self.body(tree)
+        while self.pending:
+            name, part = self.pending.pop()
+            self.lines[name] = self.body(part)
         return "\n".join([f"root ::= {root}", *(f"{name} ::= {body}" for name, body in self.lines.items())])
 
-    def count(self, tree: Tree) -> None:
-        self.uses[id(tree)] = self.uses.get(id(tree), 0) + 1
-        if self.uses[id(tree)] == 1:
-            for child in children(tree):
-                self.count(child)
-            if isinstance(tree, Rule):
-                self.count(self.grammar.rules[tree.key])
+    def count(self, root: Tree) -> None:
+        pending = [root]
+        while pending:
+            tree = pending.pop()
+            self.uses[id(tree)] = self.uses.get(id(tree), 0) + 1
+            if self.uses[id(tree)] == 1:
+                pending += [self.grammar.rules[tree.key]] if isinstance(tree, Rule) else children(tree)
 
     def expression(self, tree: Tree) -> str:
         if isinstance(tree, Rule):
@@ -142,8 +147,7 @@ class _Ebnf:
             return self.body(tree)
         if id(tree) not in self.names:
             name = self.names[id(tree)] = f"r{len(self.names)}"
-            self.lines[name] = ""
-            self.lines[name] = self.body(tree)
+            self.pending.append((name, tree))
         return self.names[id(tree)]
 
     def body(self, tree: Tree) -> str:

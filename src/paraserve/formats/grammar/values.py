@@ -115,6 +115,12 @@ class Scope:
             self.made[key] = make()
         return self.made[key]
 
+    def named(self, tree: Tree) -> Rule:
+        """A rule of its own for a part that stands in several places, or deep in others of its kind."""
+        key = f"{self.key}:part:{len(self.rules)}"
+        self.rules[key] = tree
+        return Rule(key)
+
     def string_regex(self, node: String) -> Regex | None:
         """The strings themselves, before any spelling; None: all of them. Raises `GrammarError`."""
         if not node.patterns:
@@ -319,18 +325,33 @@ class ValueWriter:
         return some if least else Many(some, 0, 1)
 
     def members(self, members: Sequence[tuple[Tree, bool]], extra: Tree, node: Object) -> Tree:
-        """Members in their order, with a comma before each but the first that is written."""
+        """Members in their order, with a comma before each but the first that is written.
+
+        Only members up to the first required one can be the first. What may follow each of those is a rule of its own,
+        so that the grammar grows with the number of members and not with its square.
+        """
         after: Tree = EMPTY
-        first = extra
         if extra is not EMPTY:
             follow = sequence(self.comma, extra.item if isinstance(extra, Many) and not node.least_extra else extra)
             after = follow if node.least_extra else Many(follow, 0, 1)
-        for member, required in reversed(members):
-            begin = sequence(member, after)
-            first = begin if required else Choice((begin, first)) if first is not EMPTY else Many(begin, 0, 1)
-            step = sequence(self.comma, member)
-            after = sequence(step if required else Many(step, 0, 1), after)
-        return first
+        last = next((index for index, (_, required) in enumerate(members) if required), len(members) - 1)
+        after = sequence(*(self.step(*member) for member in members[last + 1 :]), after)
+        firsts: list[Tree] = [extra] if extra is not EMPTY and not any(required for _, required in members) else []
+        for index in range(last, -1, -1):
+            if index < last or len(members) > last + 1:
+                after = self.scope.named(after)
+            firsts.append(sequence(members[index][0], after))
+            after = sequence(self.step(*members[index]), after)
+        if not firsts:
+            return EMPTY
+        first = choice(firsts[::-1])
+        may_be_empty = extra is EMPTY and not any(required for _, required in members)
+        return Many(first, 0, 1) if may_be_empty else first
+
+    def step(self, member: Tree, required: bool) -> Tree:
+        """A member that is not the first."""
+        step = sequence(self.comma, member)
+        return step if required else Many(step, 0, 1)
 
     def array(self, node: Array) -> Tree:
         prefix = [self.value(item) for item in node.prefix]
@@ -344,7 +365,7 @@ class ValueWriter:
             rest = Many(sequence(self.comma, item), least, beyond)
         for index in range(len(prefix) - 1, -1, -1):
             step = sequence(prefix[index] if index == 0 else sequence(self.comma, prefix[index]), rest)
-            rest = step if index < node.least else Many(step, 0, 1)
+            rest = step if index < node.least else self.scope.named(Many(step, 0, 1))
         return sequence(self.opening("["), rest, self.closing("]"))
 
 
