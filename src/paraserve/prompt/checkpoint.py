@@ -16,6 +16,7 @@ import msgspec
 from paraserve.prompt.errors import CheckpointError
 from paraserve.prompt.gguf import GgufModel, gguf_model, gguf_tokenizer
 from paraserve.prompt.hf_tokenizer import SPECIAL_TOKEN_NAMES, HuggingFaceTokenizer, TokenizerFileError, token_text
+from paraserve.prompt.tekken_tokenizer import TekkenTokenizer
 from paraserve.prompt.template import ChatTemplate
 from paraserve.prompt.tiktoken_tokenizer import TiktokenTokenizer
 from paraserve.prompt.tokenizer import Tokenizer
@@ -128,9 +129,12 @@ def _read_tokenizer(path: Path, config: Mapping[str, Any]) -> tuple[Tokenizer, d
             tokenizer: Tokenizer = HuggingFaceTokenizer.from_directory(path)
         elif (path / "tiktoken.model").is_file():
             tokenizer = TiktokenTokenizer.from_directory(path)
+        elif (path / "tekken.json").is_file():
+            tokenizer = TekkenTokenizer(path / "tekken.json")
+            return tokenizer, dict(tokenizer.special_tokens)
         else:
             raise CheckpointError(
-                f"{path} has no tokenizer.json and no tiktoken.model: "
+                f"{path} has no tokenizer.json, no tiktoken.model and no tekken.json: "
                 "give a directory that has one with --tokenizer-path"
             )
     except TokenizerFileError as error:

@@ -63,12 +63,19 @@ class RankEncoder:
 
     name = "ranks"
 
-    def __init__(self, ranks: Mapping[bytes, int], special: Mapping[str, int]) -> None:
+    def __init__(self, ranks: Mapping[bytes, int], special: Mapping[str, int], pattern: str = PATTERN) -> None:
+        """
+        Args:
+            ranks: ids of the vocabulary's byte strings; the lower merges first.
+            special: ids of the texts that are matched whole.
+            pattern: how text is cut into words.
+        """
         self._ranks = ranks
+        self._absent = max(ranks.values()) + 1
         self._special = special
         longest_first = sorted(special, key=len, reverse=True)
         self._special_pattern = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
-        self._words = tokenizers.pre_tokenizers.Split(tokenizers.Regex(PATTERN), behavior="isolated")
+        self._words = tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), behavior="isolated")
 
     def encode(self, text: str) -> list[int]:
         ids: list[int] = []
@@ -85,11 +92,10 @@ class RankEncoder:
         if whole is not None:
             return [whole]
         parts = [word[place : place + 1] for place in range(len(word))]
-        absent = len(self._ranks)
         while len(parts) > 1:
-            pairs = [self._ranks.get(left + right, absent) for left, right in itertools.pairwise(parts)]
+            pairs = [self._ranks.get(left + right, self._absent) for left, right in itertools.pairwise(parts)]
             best = min(pairs)
-            if best == absent:
+            if best == self._absent:
                 break
             place = pairs.index(best)
             parts[place : place + 2] = [parts[place] + parts[place + 1]]
@@ -101,48 +107,30 @@ class FastRankEncoder:
 
     name = "fastokens"
 
-    def __init__(self, path: Path, special: Mapping[str, int]) -> None:
+    def __init__(self, path: Path, special: Mapping[str, int], pattern: str = PATTERN) -> None:
         """Raises `ValueError` for a file that fastokens cannot read."""
-        self._tokenizer = fastokens.Tokenizer.from_tiktoken(str(path), pattern=PATTERN, special_tokens=dict(special))
+        self._tokenizer = fastokens.Tokenizer.from_tiktoken(str(path), pattern=pattern, special_tokens=dict(special))
         self._tokenizer.enable_segment_cache(SEGMENT_CACHE_BYTES)
 
     def encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text).ids)
 
 
-class TiktokenTokenizer:
-    """A `paraserve.prompt.tokenizer.Tokenizer` over ``tiktoken.model`` and ``tokenizer_config.json``."""
+class RankTokenizer:
+    """What tokenizers over ranks share: a table of bytes, an encoder that was checked, named special tokens."""
 
-    def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
+    def __init__(
+        self, table: TokenTable, encoder: FastRankEncoder | RankEncoder, special_tokens: Mapping[str, str]
+    ) -> None:
         """
         Args:
-            path: the rank file: a base64 token and its rank on each line.
-            config: ``tokenizer_config.json``, decoded; its ``added_tokens_decoder`` names the special tokens.
-
-        Raises:
-            TokenizerFileError: the file is no rank file, or its ids have holes.
+            special_tokens: named special tokens, by the variable that templates read.
         """
-        ranks = _read_ranks(path)
-        added = _added_tokens(len(ranks), config)
-        self._table = TokenTable.from_bytes({rank: piece for piece, rank in ranks.items()}, added)
-        self._encoder = _choose_encoder(path, ranks, self._table.added_tokens)
-        named = ((name, token_text(config.get(name))) for name in SPECIAL_TOKEN_NAMES)
-        self.special_tokens: Mapping[str, str] = {name: text for name, text in named if text is not None}
-        """Named special tokens, by the variable that templates read."""
-        eos = self._table.added_tokens.get(self.special_tokens.get("eos_token", ""))
+        self._table = table
+        self._encoder = encoder
+        self.special_tokens = special_tokens
+        eos = table.added_tokens.get(special_tokens.get("eos_token", ""))
         self.eos_token_ids = frozenset(() if eos is None else (eos,))
-
-    @classmethod
-    def from_directory(cls, directory: Path) -> TiktokenTokenizer:
-        """From a checkpoint's directory. Raises `TokenizerFileError`."""
-        config_path = directory / "tokenizer_config.json"
-        try:
-            config = msgspec.json.decode(config_path.read_bytes())
-        except (OSError, msgspec.DecodeError) as error:
-            raise TokenizerFileError(
-                f"cannot read {config_path}, which names the special tokens of tiktoken.model: {error}"
-            ) from error
-        return cls(directory / "tiktoken.model", config)
 
     @property
     def backend(self) -> str:
@@ -169,6 +157,47 @@ class TiktokenTokenizer:
     def eos_token(self) -> str | None:
         return self.special_tokens.get("eos_token")
 
+    def token_bytes(self, token_id: int) -> bytes:
+        return self._table.token_bytes(token_id)
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        return self._table.decode(token_ids, skip_special_tokens=skip_special_tokens)
+
+
+class TiktokenTokenizer(RankTokenizer):
+    """A `paraserve.prompt.tokenizer.Tokenizer` over ``tiktoken.model`` and ``tokenizer_config.json``."""
+
+    def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
+        """
+        Args:
+            path: the rank file: a base64 token and its rank on each line.
+            config: ``tokenizer_config.json``, decoded; its ``added_tokens_decoder`` names the special tokens.
+
+        Raises:
+            TokenizerFileError: the file is no rank file, or its ids have holes.
+        """
+        ranks = _read_ranks(path)
+        added = _added_tokens(len(ranks), config)
+        table = TokenTable.from_bytes({rank: piece for piece, rank in ranks.items()}, added)
+        named = ((name, token_text(config.get(name))) for name in SPECIAL_TOKEN_NAMES)
+        super().__init__(
+            table,
+            choose_encoder(path, ranks, table.added_tokens),
+            {name: text for name, text in named if text is not None},
+        )
+
+    @classmethod
+    def from_directory(cls, directory: Path) -> TiktokenTokenizer:
+        """From a checkpoint's directory. Raises `TokenizerFileError`."""
+        config_path = directory / "tokenizer_config.json"
+        try:
+            config = msgspec.json.decode(config_path.read_bytes())
+        except (OSError, msgspec.DecodeError) as error:
+            raise TokenizerFileError(
+                f"cannot read {config_path}, which names the special tokens of tiktoken.model: {error}"
+            ) from error
+        return cls(directory / "tiktoken.model", config)
+
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Moonshot's tokenizer adds no token around text: ``add_special_tokens`` changes nothing."""
         if len(text) <= MAX_RUN_CHARS:
@@ -177,12 +206,6 @@ class TiktokenTokenizer:
         for piece in _cut(text):
             ids.extend(self._encoder.encode(piece))
         return ids
-
-    def token_bytes(self, token_id: int) -> bytes:
-        return self._table.token_bytes(token_id)
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
-        return self._table.decode(token_ids, skip_special_tokens=skip_special_tokens)
 
 
 def _cut(text: str) -> Iterator[str]:
@@ -225,12 +248,13 @@ def _added_tokens(first: int, config: Mapping[str, Any]) -> list[AddedToken]:
     ]
 
 
-def _choose_encoder(
-    path: Path, ranks: Mapping[bytes, int], special: Mapping[str, int]
+def choose_encoder(
+    path: Path, ranks: Mapping[bytes, int], special: Mapping[str, int], pattern: str = PATTERN
 ) -> FastRankEncoder | RankEncoder:
-    reference = RankEncoder(ranks, special)
+    """The fast encoder over the rank file if it agrees with the ranks on everything, else the ranks."""
+    reference = RankEncoder(ranks, special, pattern)
     try:
-        fast = FastRankEncoder(path, special)
+        fast = FastRankEncoder(path, special, pattern)
     except ValueError as error:
         log.warning("fastokens cannot read %s (%s): encoding from the ranks, which is slow", path, error)
         return reference
