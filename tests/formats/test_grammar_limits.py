@@ -87,6 +87,7 @@ LARGE: dict[str, Any] = {
     "doubling combinations": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]},
     "a huge enumeration": {"enum": [f"value {index}" for index in range(100_000)]},
     "huge enumerations combined": {"allOf": [{"enum": list(range(50_000))}, {"enum": list(range(1, 50_001))}]},
+    "large enumerations combined": {"allOf": [{"enum": list(range(12_000))}, {"enum": list(range(1, 12_001))}]},
     "many properties": {"type": "object", "properties": {f"k{index}": {} for index in range(100_000)}},
     "many required": {"type": "object", "required": [f"k{index}" for index in range(50_000)]},
     "many alternatives": {"anyOf": [{"type": "string", "minLength": index} for index in range(5000)]},

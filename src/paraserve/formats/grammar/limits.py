@@ -11,10 +11,12 @@ from typing import Any
 
 from paraserve.formats.grammar.nodes import GrammarError
 
-MOST_VALUES = 20_000
+MOST_VALUES = 50_000
 """JSON values (with every key) in one schema as it is written."""
 MOST_PARTS = 10_000
 """Schemas in one schema, each counted wherever it is referred to."""
+MOST_COMBINED = 500_000
+"""Keywords and properties that are read to combine schemas (``allOf``, keywords beside a reference or alternatives)."""
 MOST_CHARACTERS = 1_000_000
 """Of all keys and strings together."""
 DEEPEST_VALUE = 250

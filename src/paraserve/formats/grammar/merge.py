@@ -13,6 +13,8 @@ _TIGHTER: Mapping[str, Callable[..., Any]] = {
     **dict.fromkeys(("minLength", "minItems", "minProperties", "minimum"), max),
     **dict.fromkeys(("maxLength", "maxItems", "maxProperties", "maximum"), min),
 }
+_MOST_COMPARED = 1_000_000
+"""Pairs of values of two enumerations."""
 MERGEABLE = frozenset(
     {*_TIGHTER, "type", "const", "enum", "required", "properties", "additionalProperties", "items", "pattern", "allOf"}
 )
@@ -28,6 +30,8 @@ def merge(left: Any, right: Any) -> tuple[Any, str | None]:
         if key not in result or result[key] == value:
             result[key] = value
         elif not (_well_formed(key, result[key]) and _well_formed(key, value)):
+            clash = key
+        elif key == "enum" and len(result[key]) * len(value) > _MOST_COMPARED:
             clash = key
         elif key in _TIGHTER:
             result[key] = _TIGHTER[key](result[key], value)

@@ -157,7 +157,7 @@ def has_type(value: Any, kind: str) -> bool:
             return isinstance(value, dict)
 
 
-def all_disjoint(nodes: Sequence[Node], most: int = 100_000) -> bool:
+def all_disjoint(nodes: Sequence[Node], most: int = 400_000) -> bool:
     """Whether no two nodes have a value in common; False as well where it takes more than ``most`` comparisons."""
     constants = [node.json for node in nodes if isinstance(node, Const)]
     if len(constants) == len(nodes):

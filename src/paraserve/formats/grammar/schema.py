@@ -14,6 +14,7 @@ from typing import Any
 from paraserve.formats.grammar.finite import finite
 from paraserve.formats.grammar.limits import (
     DEEPEST_SCHEMA,
+    MOST_COMBINED,
     MOST_FIRST_ITEMS,
     MOST_OPTIONAL,
     MOST_PARTS,
@@ -78,7 +79,7 @@ class _Reader(ScalarReader):
         self.recursive: set[str] = set()
         self.open: list[str] = []
         self.depth = 0
-        self.parts = 0
+        self.parts = self.combined = 0
         self.sizes: dict[str, int] = {}
         """How many parts each definition has."""
 
@@ -192,6 +193,9 @@ class _Reader(ScalarReader):
         for side in (left, right):
             if not isinstance(side, Mapping | bool):
                 raise GrammarError("a schema must be an object or a boolean", keyword="", path=path)
+        self.combined += sum(map(_breadth, (left, right)))
+        if self.combined > MOST_COMBINED:
+            raise too_large("keywords and properties to combine", MOST_COMBINED, path)
         result, clash = merge(left, right)
         if clash is not None:
             self.refuse(clash, path, "cannot be combined with the other schemas that apply here")
@@ -342,6 +346,14 @@ class _Reader(ScalarReader):
             self.refuse("maxProperties", path, "is not supported beside optional properties")
             return max(least - always, 0), None
         return max(least - always, 0), most - always
+
+
+def _breadth(schema: Any) -> int:
+    """What it takes to read the schema once for a combination."""
+    if not isinstance(schema, Mapping):
+        return 1
+    listed = (schema.get(keyword) for keyword in ("properties", "required", "enum", "allOf"))
+    return len(schema) + sum(len(value) for value in listed if isinstance(value, Mapping | list))
 
 
 _KNOWN = frozenset(
