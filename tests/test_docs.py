@@ -22,6 +22,8 @@ _CODE_PATTERNS = (
     r'404: "[a-z_]+", 405: "([a-z_]+)"',
     r'[A-Z_]+ = "((?:context_length_exceeded|model_not_found))"',
 )
+
+
 def codes_in_source() -> set[str]:
     return {code for text in SOURCES for pattern in _CODE_PATTERNS for code in re.findall(pattern, text)}
 

@@ -56,9 +56,7 @@ _MISTRAL_LIST = Calls(  # v1 to v3; the tokenizers of v3 show a space after the 
 _MISTRAL_ID = Calls(open="[TOOL_CALLS]{name}[CALL_ID]{id}[ARGS]", arguments=JsonObject())  # v11
 _MISTRAL_ARGS = Calls(open="[TOOL_CALLS]{name}[ARGS]", arguments=JsonObject())  # v13
 
-MISTRAL_V3 = Format(
-    "mistral_v3", calls=(_MISTRAL_LIST, _MISTRAL_ID, _MISTRAL_ARGS), ids="nine", stop_tokens=("</s>",)
-)
+MISTRAL_V3 = Format("mistral_v3", calls=(_MISTRAL_LIST, _MISTRAL_ID, _MISTRAL_ARGS), ids="nine", stop_tokens=("</s>",))
 MISTRAL_V11 = Format(
     "mistral_v11", calls=(_MISTRAL_ID, _MISTRAL_ARGS, _MISTRAL_LIST), ids="nine", stop_tokens=("</s>",)
 )
