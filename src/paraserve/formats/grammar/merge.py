@@ -29,9 +29,7 @@ def merge(left: Any, right: Any) -> tuple[Any, str | None]:
     for key, value in right.items():
         if key not in result or result[key] == value:
             result[key] = value
-        elif not (_well_formed(key, result[key]) and _well_formed(key, value)):
-            clash = key
-        elif key == "enum" and len(result[key]) * len(value) > _MOST_COMPARED:
+        elif not _can_be_combined(key, result[key], value):
             clash = key
         elif key in _TIGHTER:
             result[key] = _TIGHTER[key](result[key], value)
@@ -45,6 +43,12 @@ def merge(left: Any, right: Any) -> tuple[Any, str | None]:
     if clash is None and any(both) and all(isinstance(side, Mapping) for side in both):
         result["properties"] = _properties(left, right)
     return result, clash
+
+
+def _can_be_combined(key: str, left: Any, right: Any) -> bool:
+    if not (_well_formed(key, left) and _well_formed(key, right)):
+        return False
+    return key != "enum" or len(left) * len(right) <= _MOST_COMPARED
 
 
 def _well_formed(key: str, value: Any) -> bool:
