@@ -4,6 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How fast an example runs says something about the machine, not about the code.
+settings.register_profile("paraserve", deadline=None)
+settings.load_profile("paraserve")
 
 
 @pytest.fixture(scope="session")
