@@ -17,6 +17,7 @@ from paraserve.formats.parser import OutputParser
 from paraserve.formats.registry import get_format
 from paraserve.formats.render import Call, render, render_calls
 from paraserve.formats.spec import Elements, Format, JsonEnvelope, JsonObject, Keywords, Parameters, QuotedObject
+from paraserve.formats.tables import compile_format
 from paraserve.formats.types import ReplyStart, ToolSpec
 
 WITH_CALLS = [format for format in FORMATS if format.calls]
@@ -698,3 +699,11 @@ def test_cost_does_not_grow_with_the_reply(format: Format) -> None:
 def test_kinds_of_arguments_are_all_covered() -> None:
     kinds = {type(format.calls[0].arguments) for format in WITH_CALLS}
     assert kinds == {JsonObject, JsonEnvelope, Parameters, Elements, Keywords, QuotedObject}
+
+
+@pytest.mark.parametrize("format", FORMATS, ids=lambda format: format.name)
+def test_no_closing_markup_begins_with_other_closing_markup(format: Format) -> None:
+    """Else a reader of single characters would take the shorter one before the longer one can be there."""
+    for spelling in compile_format(format, calls=True).spellings:
+        texts = spelling.closer_texts
+        assert [(a, b) for a in texts for b in texts if a != b and b.startswith(a)] == []

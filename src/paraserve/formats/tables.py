@@ -69,8 +69,9 @@ class Spelling:
     openings: tuple[tuple[str, Pattern], ...]
     """With the literal that announces each; empty for a bare one."""
     followings: tuple[Pattern, ...]
-    closers: Markers
+    closer_texts: tuple[str, ...]
     """All closing markup of a call and its section, where it is expected: right after the arguments."""
+    closers: Markers
     strong_closers: tuple[str, ...]
     """Those which are also known for closing markup after other text has come between."""
     last_closer: str
@@ -196,7 +197,7 @@ def _header(channels: Channels, opens: Sequence[str]) -> Pattern:
 
 def _channel_spelling(calls: Calls, channels: Channels) -> Spelling:
     closers = Markers(Marker(text) for text in channels.closes)
-    return Spelling(calls, 0, (), (), closers, (), channels.closes[-1], None, None)
+    return Spelling(calls, 0, (), (), channels.closes, closers, (), channels.closes[-1], None, None)
 
 
 def _spelling(calls: Calls, index: int) -> Spelling:
@@ -211,12 +212,14 @@ def _spelling(calls: Calls, index: int) -> Spelling:
     if not _announces(opening):
         separator = tuple(p for p in pieces(calls.between) if isinstance(p, Text))
         followings = [compile_pattern((*separator, Space(""), *opening), ahead), compile_pattern(opening, ahead)]
+    expected = _indivisible(closers)
     return Spelling(
         calls,
         index,
         tuple(openings),
         tuple(followings),
-        Markers(Marker(text) for text in dict.fromkeys(closers)),
+        expected,
+        Markers(Marker(text) for text in expected),
         tuple(text for text in dict.fromkeys(closers) if _is_strong(text)),
         (section or closing or ("",))[-1],
         compile_pattern(_ENVELOPE_ENTRY) if envelope else None,
@@ -263,6 +266,16 @@ def _ahead(
                 compile_pattern(parameter), lead, close, end, part, window, Markers(Marker(text) for text in enders)
             )
             return (*ends, parameter), compiled
+
+
+def _indivisible(closers: Sequence[str]) -> tuple[str, ...]:
+    """Without those that are two others in a row: a reader of single characters sees the first of the two before it can
+    know that the second follows."""
+    return tuple(
+        text
+        for text in dict.fromkeys(closers)
+        if not any(text != first and text.startswith(first) and text[len(first) :] in closers for first in closers)
+    )
 
 
 def _texts(template: str) -> tuple[str, ...]:
