@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from paraserve.prompt.exactness import first_difference, probe_texts
 from paraserve.prompt.token_table import (
     AddedToken,
     PieceDecoder,
+    TableTokenizer,
     TokenTable,
     byte_level_decoder,
     metaspace_decoder,
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 
 SEGMENT_CACHE_BYTES = 64 << 20
 """Room for the ids of text segments that growing conversations repeat. Segments end at added tokens, which no
-pre-tokenizer looks across, so that cached ids are the ids (tests/prompt/test_hf_tokenizer.py proves it)."""
+pre-tokenizer looks across, so that cached ids are the ids (tests/prompt/test_tokenizers.py proves it)."""
 
 SPECIAL_TOKEN_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 """The named special tokens of ``tokenizer_config.json``; templates read them as variables of these names."""
@@ -76,7 +77,7 @@ class ReferenceEncoder:
         return ids
 
 
-class HuggingFaceTokenizer:
+class HuggingFaceTokenizer(TableTokenizer):
     """A `paraserve.prompt.tokenizer.Tokenizer` over ``tokenizer.json`` and ``tokenizer_config.json``."""
 
     def __init__(self, tokenizer_json: str, config: Mapping[str, Any] | None = None, *, source: str = "") -> None:
@@ -97,15 +98,9 @@ class HuggingFaceTokenizer:
             document["added_tokens"] = [*document.get("added_tokens", []), *missing]
             tokenizer_json = json.dumps(document, ensure_ascii=False)
         added = _added_tokens(document, config)
-        self._table = TokenTable(_pieces(document, source), _piece_decoder(document, source), added)
-        self._encoder = _choose_encoder(tokenizer_json, self._table.added_tokens, source)
-        self.special_tokens: Mapping[str, str] = _special_tokens(config)
-        """Named special tokens, by the variable that templates read."""
-        self.eos_token_ids = frozenset(
-            self._table.added_tokens[text]
-            for name, text in self.special_tokens.items()
-            if name == "eos_token" and text in self._table.added_tokens
-        )
+        table = TokenTable(_pieces(document, source), _piece_decoder(document, source), added)
+        super().__init__(table, _special_tokens(config))
+        self._encoder = _choose_encoder(tokenizer_json, table.added_tokens, source)
         self._add_bos = config.get("add_bos_token")
         self._add_eos = config.get("add_eos_token")
 
@@ -126,35 +121,9 @@ class HuggingFaceTokenizer:
         """The library that encodes: ``fastokens``, or ``tokenizers`` where it did not pass."""
         return self._encoder.name
 
-    @property
-    def vocab_size(self) -> int:
-        return self._table.size
-
-    @property
-    def added_tokens(self) -> Mapping[str, int]:
-        return self._table.added_tokens
-
-    @property
-    def special_ids(self) -> frozenset[int]:
-        return self._table.special_ids
-
-    @property
-    def bos_token(self) -> str | None:
-        return self.special_tokens.get("bos_token")
-
-    @property
-    def eos_token(self) -> str | None:
-        return self.special_tokens.get("eos_token")
-
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         ids = self._encoder.encode(text, add_special_tokens)
         return self._with_config_tokens(ids) if add_special_tokens else ids
-
-    def token_bytes(self, token_id: int) -> bytes:
-        return self._table.token_bytes(token_id)
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
-        return self._table.decode(token_ids, skip_special_tokens=skip_special_tokens)
 
     def _with_config_tokens(self, ids: list[int]) -> list[int]:
         """``add_bos_token`` and ``add_eos_token`` of the config win over the file's post-processor."""

@@ -11,7 +11,7 @@ import binascii
 import itertools
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from paraserve.prompt.hf_tokenizer import (
     TokenizerFileError,
     token_text,
 )
-from paraserve.prompt.token_table import AddedToken, TokenTable
+from paraserve.prompt.token_table import AddedToken, TableTokenizer, TokenTable
 
 log = logging.getLogger(__name__)
 
@@ -116,52 +116,19 @@ class FastRankEncoder:
         return list(self._tokenizer.encode(text).ids)
 
 
-class RankTokenizer:
-    """What tokenizers over ranks share: a table of bytes, an encoder that was checked, named special tokens."""
+class RankTokenizer(TableTokenizer):
+    """What tokenizers over ranks share beside the table: an encoder that was checked."""
 
     def __init__(
         self, table: TokenTable, encoder: FastRankEncoder | RankEncoder, special_tokens: Mapping[str, str]
     ) -> None:
-        """
-        Args:
-            special_tokens: named special tokens, by the variable that templates read.
-        """
-        self._table = table
+        super().__init__(table, special_tokens)
         self._encoder = encoder
-        self.special_tokens = special_tokens
-        eos = table.added_tokens.get(special_tokens.get("eos_token", ""))
-        self.eos_token_ids = frozenset(() if eos is None else (eos,))
 
     @property
     def backend(self) -> str:
         """What encodes: ``fastokens``, or ``ranks`` where it did not pass."""
         return self._encoder.name
-
-    @property
-    def vocab_size(self) -> int:
-        return self._table.size
-
-    @property
-    def added_tokens(self) -> Mapping[str, int]:
-        return self._table.added_tokens
-
-    @property
-    def special_ids(self) -> frozenset[int]:
-        return self._table.special_ids
-
-    @property
-    def bos_token(self) -> str | None:
-        return self.special_tokens.get("bos_token")
-
-    @property
-    def eos_token(self) -> str | None:
-        return self.special_tokens.get("eos_token")
-
-    def token_bytes(self, token_id: int) -> bytes:
-        return self._table.token_bytes(token_id)
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
-        return self._table.decode(token_ids, skip_special_tokens=skip_special_tokens)
 
 
 class TiktokenTokenizer(RankTokenizer):

@@ -95,3 +95,43 @@ class TokenTable:
         if skip_special_tokens:
             token_ids = [number for number in token_ids if number not in self.special_ids]
         return b"".join(map(self.token_bytes, token_ids)).decode("utf-8", "replace")
+
+
+class TableTokenizer:
+    """What every tokenizer over a table does alike; a subclass adds how text becomes ids."""
+
+    def __init__(self, table: TokenTable, special_tokens: Mapping[str, str]) -> None:
+        """
+        Args:
+            special_tokens: named special tokens, by the variable that templates read.
+        """
+        self._table = table
+        self.special_tokens = special_tokens
+        eos = table.added_tokens.get(special_tokens.get("eos_token", ""))
+        self.eos_token_ids = frozenset(() if eos is None else (eos,))
+
+    @property
+    def vocab_size(self) -> int:
+        return self._table.size
+
+    @property
+    def added_tokens(self) -> Mapping[str, int]:
+        return self._table.added_tokens
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        return self._table.special_ids
+
+    @property
+    def bos_token(self) -> str | None:
+        return self.special_tokens.get("bos_token")
+
+    @property
+    def eos_token(self) -> str | None:
+        return self.special_tokens.get("eos_token")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return self._table.token_bytes(token_id)
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        return self._table.decode(token_ids, skip_special_tokens=skip_special_tokens)
