@@ -18,6 +18,7 @@ from paraserve.api.common import (
     check_stream_options,
     deployment_of,
     engine_extras,
+    limited_sampling,
     reply_id,
     reply_options,
     routing_hints,
@@ -31,10 +32,8 @@ from paraserve.engines.base import Constraint, Sampling
 from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.generation.constraint import Wanted
-from paraserve.generation.limits import check_min_tokens, output_limit
 from paraserve.generation.plan import PromptPlan, ReplyPlan, plan_runs
 from paraserve.generation.run import reply_events
-from paraserve.generation.sampling import resolve_sampling
 from paraserve.policies.base import PolicyLedger, ReplyRules
 from paraserve.prompt.chat import ChatPromptRequest, PreparedPrompt
 from paraserve.protocol.chat import ChatCompletionRequest, decode_chat
@@ -132,31 +131,16 @@ async def prepare_prompt(turn: ChatTurn) -> PreparedPrompt:
 
 
 def _sampling(turn: ChatTurn, prompt: PreparedPrompt) -> Sampling:
-    deployment, rules, ledger = turn.deployment, turn.rules, turn.ledger
     param, requested = turn.request.output_limit
-    prompt_tokens = len(prompt.token_ids)
-    if prompt_tokens >= deployment.context_length:
-        ledger.used("overflow_status", 400, rules.overflow_status)
-    limit = output_limit(
-        prompt_tokens=prompt_tokens,
-        context_length=deployment.context_length,
-        requested=requested,
-        default=rules.default_max_tokens,
-        at_least=turn.request.min_tokens or 0,
-        clamp=rules.clamp_max_tokens,
-        overflow_status=rules.overflow_status,
-        param=param,
-    )
-    if requested is None:
-        ledger.used("default_max_tokens", deployment.context_length - prompt_tokens, limit)
-    elif limit != requested:
-        ledger.used("clamp_max_tokens", requested, limit)
-    check_min_tokens(turn.request.min_tokens, limit)
-    return resolve_sampling(
+    return limited_sampling(
+        turn.deployment,
         turn.request,
-        max_tokens=limit,
-        defaults=deployment.sampling_defaults,
-        vocab_size=deployment.tokenizer.vocab_size,
+        turn.rules,
+        turn.ledger,
+        prompt_tokens=len(prompt.token_ids),
+        requested=requested,
+        default=turn.rules.default_max_tokens,
+        param=param,
     )
 
 

@@ -18,7 +18,9 @@ from paraserve.api.observed import REQUEST_ID_HEADER, record_of
 from paraserve.api.replies import ReplyOptions
 from paraserve.api.traced import trace_headers
 from paraserve.api.usage import UsageShape
-from paraserve.engines.base import EngineError, RoutingHints
+from paraserve.engines.base import EngineError, RoutingHints, Sampling
+from paraserve.generation.limits import check_min_tokens, output_limit
+from paraserve.generation.sampling import resolve_sampling
 from paraserve.policies.base import PolicyLedger, ReplyRules
 from paraserve.prompt.errors import PromptError
 from paraserve.protocol.body import decode_body
@@ -96,6 +98,49 @@ def check_token_ids(token_ids: Sequence[int], deployment: Deployment, param: str
     beyond = deployment.tokenizer.vocab_size
     if any(token_id >= beyond for token_id in token_ids):
         raise RequestError(f"{param}: token ids must be below {beyond}", param=param, code="invalid_value")
+
+
+def limited_sampling(
+    deployment: Deployment,
+    fields: SamplingFields,
+    rules: ReplyRules,
+    ledger: PolicyLedger,
+    *,
+    prompt_tokens: int,
+    requested: int | None,
+    default: int | None,
+    param: str = "max_tokens",
+    prompt_param: str = "messages",
+) -> Sampling:
+    """Every sampling value of a reply to one prompt, its limit included; what a policy made of the limit is noted.
+
+    Args:
+        requested, default, param, prompt_param: as `limits.output_limit` has them.
+
+    Raises:
+        RequestError: the prompt or the limit does not fit, or a value is wrong.
+    """
+    if prompt_tokens >= deployment.context_length:
+        ledger.used("overflow_status", 400, rules.overflow_status)
+    limit = output_limit(
+        prompt_tokens=prompt_tokens,
+        context_length=deployment.context_length,
+        requested=requested,
+        default=default,
+        at_least=fields.min_tokens or 0,
+        clamp=rules.clamp_max_tokens,
+        overflow_status=rules.overflow_status,
+        param=param,
+        prompt_param=prompt_param,
+    )
+    if requested is None:
+        ledger.used("default_max_tokens", deployment.context_length - prompt_tokens, limit)
+    else:
+        ledger.used("clamp_max_tokens", requested, limit)
+    check_min_tokens(fields.min_tokens, limit)
+    return resolve_sampling(
+        fields, max_tokens=limit, defaults=deployment.sampling_defaults, vocab_size=deployment.tokenizer.vocab_size
+    )
 
 
 def check_logprobs(wanted: int | None, deployment: Deployment, param: str) -> None:

@@ -16,6 +16,7 @@ from paraserve.api.common import (
     check_token_ids,
     deployment_of,
     engine_extras,
+    limited_sampling,
     reply_id,
     reply_options,
     routing_hints,
@@ -28,10 +29,8 @@ from paraserve.api.observed import record_of
 from paraserve.api.replies import streamed, whole
 from paraserve.deployment import Deployment
 from paraserve.generation.constraint import Wanted
-from paraserve.generation.limits import check_min_tokens, output_limit
 from paraserve.generation.plan import PromptPlan, ReplyPlan, may_reason, plan_runs
 from paraserve.generation.run import reply_events
-from paraserve.generation.sampling import resolve_sampling
 from paraserve.policies.base import PolicyLedger, ReplyRules
 from paraserve.protocol.completions import DEFAULT_MAX_TOKENS, CompletionRequest, decode_completion
 from paraserve.protocol.errors import RequestError
@@ -95,26 +94,15 @@ async def _prompt_plan(
     rules: ReplyRules,
     ledger: PolicyLedger,
 ) -> PromptPlan:
-    if len(token_ids) >= deployment.context_length:
-        ledger.used("overflow_status", 400, rules.overflow_status)
-    limit = output_limit(
+    sampling = limited_sampling(
+        deployment,
+        request,
+        rules,
+        ledger,
         prompt_tokens=len(token_ids),
-        context_length=deployment.context_length,
         requested=request.max_tokens,
         default=DEFAULT_MAX_TOKENS,
-        at_least=request.min_tokens or 0,
-        clamp=rules.clamp_max_tokens,
-        overflow_status=rules.overflow_status,
         prompt_param="prompt",
-    )
-    if request.max_tokens is not None and limit != request.max_tokens:
-        ledger.used("clamp_max_tokens", request.max_tokens, limit)
-    check_min_tokens(request.min_tokens, limit)
-    sampling = resolve_sampling(
-        request,
-        max_tokens=limit,
-        defaults=deployment.sampling_defaults,
-        vocab_size=deployment.tokenizer.vocab_size,
     )
     start = deployment.start_of_text(token_ids)
     wanted = Wanted(response_format=request.response_format, regex=request.regex, ebnf=request.ebnf, start=start)
