@@ -15,7 +15,7 @@ from typing import TextIO
 
 from paraserve.deployment import Deployment
 from paraserve.engines.balancer import BalancedEngine
-from paraserve.engines.base import Engine
+from paraserve.engines.base import Engine, EngineInfo
 from paraserve.engines.embedded import EmbeddedOptions, default_model_path
 from paraserve.engines.http import HTTPTimeouts
 from paraserve.engines.launch import launch
@@ -34,6 +34,7 @@ from paraserve.policies.table import Policies
 from paraserve.prompt.chat import ChatPrompt, PromptSettings
 from paraserve.prompt.checkpoint import DEFAULT_TEMPLATE, Checkpoint, load_checkpoint
 from paraserve.prompt.gguf import difference_from_llama_cpp
+from paraserve.prompt.state import Markers
 from paraserve.settings import ServerSettings
 
 log = logging.getLogger(__name__)
@@ -227,7 +228,28 @@ def join(
     tokenizer, info = checkpoint.tokenizer, engine.info
     markers = [(format.reasoning.open, format.reasoning.close)] if format.reasoning else []
     limits = [n for n in (settings.context_length, info.context_length, checkpoint.context_length) if n]
-    chat = ChatPrompt(
+    return Deployment(
+        settings=settings,
+        policies=Policies(settings, str(model_path)),
+        engine=engine,
+        tokenizer=tokenizer,
+        vocabulary=reply_vocabulary(tokenizer, format, info.eos_token_ids | checkpoint.eos_token_ids),
+        chat=_chat_prompt(settings, checkpoint, format, markers, info) if checkpoint.templates else None,
+        format=format,
+        markers=markers,
+        constraints=ConstraintBuilder(
+            format, info, tokenizer.added_tokens, lenient=settings.unsupported_schema_keywords == "drop"
+        ),
+        names=settings.served_model_name or (model_path.stem if model_path.suffix == ".gguf" else model_path.name,),
+        context_length=min(limits),
+        sampling_defaults=model_defaults(checkpoint.generation_config),
+    )
+
+
+def _chat_prompt(
+    settings: ServerSettings, checkpoint: Checkpoint, format: Format, markers: Markers, info: EngineInfo
+) -> ChatPrompt:
+    return ChatPrompt(
         checkpoint,
         settings=PromptSettings(
             template_kwargs=settings.chat_template_kwargs,
@@ -238,20 +260,4 @@ def join(
         reasoning_markers=markers,
         content_openers=[format.content_open] if format.content_open else [],
         media=info.media,
-    )
-    return Deployment(
-        settings=settings,
-        policies=Policies(settings, str(model_path)),
-        engine=engine,
-        tokenizer=tokenizer,
-        vocabulary=reply_vocabulary(tokenizer, format, info.eos_token_ids | checkpoint.eos_token_ids),
-        chat=chat if checkpoint.templates else None,
-        format=format,
-        markers=markers,
-        constraints=ConstraintBuilder(
-            format, info, tokenizer.added_tokens, lenient=settings.unsupported_schema_keywords == "drop"
-        ),
-        names=settings.served_model_name or (model_path.stem if model_path.suffix == ".gguf" else model_path.name,),
-        context_length=min(limits),
-        sampling_defaults=model_defaults(checkpoint.generation_config),
     )
