@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from paraserve.formats.grammar import numbers
@@ -264,23 +265,17 @@ class ValueWriter:
                 why = f"the keyword 'pattern' asks for a part of {avoid!r}, which the family's syntax cannot hold here"
                 raise GrammarError(why, keyword="pattern", path=node.path)
             return each_char(regex, lambda found: _escaped_chars(found, quote))
-        pair = [] if self.spelling.python else [_SURROGATE_PAIR, text("\\/")]
-        named = [text(escape) for char, escape in _NAMED_ESCAPES.items() if char != quote]
-        plain, escapes = without(ANY_CHAR, _must_escape(quote)), (*named, text("\\" + quote), _UNICODE, *pair)
         if avoid and node.least == 0 and node.most is None:
+            plain, escapes = _chars_in_quotes(self.spelling, quote)
             return avoiding(avoid, plain, *escapes)
-        return Repeat(Alt((without(plain, self.first_of_markers), *escapes)), node.least, node.most)
-
-    @property
-    def first_of_markers(self) -> Chars:
-        return chars("".join(marker[0] for marker in self.spelling.avoid))
+        return Repeat(_char_of_no_marker(self.spelling, quote), node.least, node.most)
 
     def free_key(self, node: Object) -> Tree:
         """A key that is none of the declared ones, spelled without escapes (so that it cannot be one in disguise)."""
         if self.spelling.quote:
             return Pattern(self.scope.free_key(node, _BARE_KEY, most=MOST_KEY))
         inner = self.scope.free_key(
-            node, without(without(ANY_CHAR, chars("\"'\\", ("\x00", "\x1f"))), self.first_of_markers)
+            node, without(without(ANY_CHAR, chars("\"'\\", ("\x00", "\x1f"))), _first_of_markers(self.spelling))
         )
         return Pattern(alt(*(Cat((chars(quote), inner, chars(quote))) for quote in self.spelling.quotes)))
 
@@ -385,6 +380,24 @@ def number(node: Number) -> Regex:
     if places is not None:
         return numbers.decimals_at_most(places, None if low is None else int(low), None if high is None else int(high))
     return numbers.decimal_between(low, high, open_low=node.open_low, open_high=node.open_high)
+
+
+@lru_cache(maxsize=64)
+def _chars_in_quotes(spelling: Spelling, quote: str) -> tuple[Chars, tuple[Regex, ...]]:
+    """The characters that stand for themselves between quotes, and all escapes: the same in every string."""
+    pair = [] if spelling.python else [_SURROGATE_PAIR, text("\\/")]
+    named = [text(escape) for char, escape in _NAMED_ESCAPES.items() if char != quote]
+    return without(ANY_CHAR, _must_escape(quote)), (*named, text("\\" + quote), _UNICODE, *pair)
+
+
+@lru_cache(maxsize=64)
+def _char_of_no_marker(spelling: Spelling, quote: str) -> Alt:
+    plain, escapes = _chars_in_quotes(spelling, quote)
+    return Alt((without(plain, _first_of_markers(spelling)), *escapes))
+
+
+def _first_of_markers(spelling: Spelling) -> Chars:
+    return chars("".join(marker[0] for marker in spelling.avoid))
 
 
 def _must_escape(quote: str) -> Chars:
