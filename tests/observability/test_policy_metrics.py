@@ -11,6 +11,7 @@ from tests.toy import client, deployment, engine, reply
 
 from paraserve.api.app import create_app
 from paraserve.engines.base import EngineError
+from paraserve.observability.metrics import policy_label
 
 MODES = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 TOOLS = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]
@@ -74,3 +75,27 @@ async def test_policies_in_force_begin_at_zero_and_others_are_absent() -> None:
         text = (await http.get("/metrics")).text
     assert f'paraserve_policy_applied_total{{policy="{NAME}"}} 0.0' in text
     assert "glm-compat" not in text
+
+
+@MODES
+async def test_requests_are_told_apart_by_the_policies_that_changed_them(stream: bool) -> None:
+    settings = {"openai_force_tool_choice_auto": True, "openai_chat_default_max_tokens": 10}
+    async with client(deployment(engine(), **settings)) as http:
+        await post(http, stream=stream, max_tokens=5)
+        await post(http, stream=stream, max_tokens=5, **FORCED)
+        await post(http, stream=stream, **FORCED)
+        seen = await scrape(http)
+    assert seen.labels("requests_total", "policy") == {"none", NAME, f"chat-default-max-tokens+{NAME}"}
+    assert seen.value("requests_total", policy=NAME, status="200", endpoint=CHAT) == 1
+
+
+async def test_a_request_that_a_policy_refuses_is_told_apart_by_it() -> None:
+    settings = {"openai_kimi_compat": True, "openai_kimi_sampling": "reject"}
+    async with client(deployment(engine(), model_path="models/kimi", **settings)) as http:
+        await post(http, temperature=0.123)
+        seen = await scrape(http)
+    assert seen.value("requests_total", policy="kimi-compat", status="400") == 1
+
+
+def test_the_order_in_which_policies_changed_a_request_makes_no_series_of_its_own() -> None:
+    assert policy_label(["b", "a"]) == policy_label(["a", "b"]) == "a+b"

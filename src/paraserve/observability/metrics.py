@@ -29,6 +29,7 @@ from paraserve.observability.record import AbortCause, RequestRecord
 MULTIPROCESS_DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 OTHER_MODEL = "other"
 NO_MODEL = "none"
+NO_POLICY = "none"
 _OF_REPLY = ("endpoint", "model")
 _GENERATING = ("/v1/chat/completions", "/v1/completions")
 
@@ -97,7 +98,9 @@ class Metrics:
             ["version", "engine", "engine_version"],
             "mostrecent",
         )
-        self._requests = self._counter("requests", "Requests that ended.", ["endpoint", "model", "status", "stream"])
+        self._requests = self._counter(
+            "requests", "Requests that ended.", ["endpoint", "model", "status", "stream", "policy"]
+        )
         self._in_flight = self._gauge(
             "requests_in_flight", "Requests that are being answered.", ["endpoint"], "livesum"
         )
@@ -170,8 +173,8 @@ class Metrics:
             for metric in (self._calls, self._broken_calls, self._only_reasoned):
                 metric.labels(model)
             for endpoint in _GENERATING:
-                self._requests.labels(endpoint, model, "200", "false")
-                self._requests.labels(endpoint, model, "200", "true")
+                self._requests.labels(endpoint, model, "200", "false", NO_POLICY)
+                self._requests.labels(endpoint, model, "200", "true", NO_POLICY)
                 for metric in (self._prompt_tokens, self._cached_tokens, self._completion_tokens):
                     metric.labels(endpoint, model)
                 self._reasoning_tokens.labels(endpoint, model)
@@ -201,10 +204,11 @@ class Metrics:
         self._in_flight.labels(record.endpoint).dec()
         model = self.model_label(record.model)
         stream = "true" if record.stream else "false"
-        self._requests.labels(record.endpoint, model, str(record.status), stream).inc()
+        policies = record.policies
+        self._requests.labels(record.endpoint, model, str(record.status), stream, policy_label(policies)).inc()
         if record.error is not None:
             self._errors.labels(record.error).inc()
-        for policy in record.policies:
+        for policy in policies:
             self._policies.labels(policy).inc()
         if record.runs:
             self._count_generated(record)
@@ -274,6 +278,11 @@ class Metrics:
             MultiProcessCollector(shared)  # type: ignore[no-untyped-call]
             source = shared
         return lambda: encode(source), content_type
+
+
+def policy_label(policies: Sequence[str]) -> str:
+    """One value for a set of policies, in whatever order they changed the request."""
+    return "+".join(sorted(policies)) if policies else NO_POLICY
 
 
 def _observe(histogram: Histogram, seconds: float | None) -> None:
