@@ -54,7 +54,7 @@ _OPTIONS_HEAD = """\
 # Configuration
 
 Every option of `paraserve serve`. This page is made by `paraserve options`, from the declarations in
-`src/paraserve/settings.py`.
+`src/paraserve/settings/`.
 
 An option can be given in three places. The command line wins over the environment, which wins over the file.
 

@@ -6,12 +6,9 @@ import importlib.util
 import ipaddress
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from paraserve.options import ConfigurationError
-
-if TYPE_CHECKING:
-    from paraserve.settings import ServerSettings
+from paraserve.settings.server import ServerSettings
 
 
 def check_access(settings: ServerSettings, origins: Mapping[str, str]) -> None:

