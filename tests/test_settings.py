@@ -58,6 +58,8 @@ SAMPLES_BY_NAME = {
 NEEDS = {
     "engine": ["--engine-url=http://x", "--engine-script=x"],
     "ssl_keyfile": ["--ssl-certfile=c.pem"],
+    "max_concurrent_requests_per_key": ["--api-key=x"],
+    "max_queued_requests_per_key": ["--api-key=x", "--max-concurrent-requests-per-key=1"],
     "openai_kimi_sampling": ["--openai-kimi-compat"],
     "openai_streaming_error_preflight_seconds": ["--openai-streaming-error-preflight"],
 }
@@ -154,6 +156,14 @@ def test_an_empty_file_and_empty_values_count_as_unset(tmp_path: Path) -> None:
         (["--engine", "sglang"], "--engine: sglang needs --model-path with the checkpoint's tokenizer files"),
         (["--engine=scripted"], "--engine: the scripted engine needs --engine-script PATH"),
         (["--engine-url", "localhost:1"], "--engine-url: 'localhost:1' is not valid: expected http://host:port or"),
+        (
+            ["--max-concurrent-requests-per-key=1"],
+            "--max-concurrent-requests-per-key: has no effect without --api-key or --api-key-file",
+        ),
+        (
+            ["--max-queued-requests-per-key=1"],
+            "--max-queued-requests-per-key: has no effect without --max-concurrent-requests-per-key",
+        ),
         (["--openai-kimi-sampling", "fill"], "--openai-kimi-sampling: has no effect without --openai-kimi-compat"),
     ],
 )

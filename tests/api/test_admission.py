@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import httpx
 import pytest
 from tests.api.wire import CHAT, COMPLETIONS, USER, LeavingClient, chunks, post
 from tests.toy import client, deployment, engine, reply
 
-from paraserve.api.admission import Admission
+from paraserve.admission import AdmissionLimits, LocalAdmission
 from paraserve.api.app import create_app
 from paraserve.protocol.errors import RequestError
 
@@ -77,20 +78,25 @@ async def test_health_and_models_answer_while_nothing_else_can() -> None:
     await running.leave()
 
 
+def limits(**chosen: float) -> LocalAdmission:
+    return LocalAdmission(AdmissionLimits(**({"running": 0, "queued": 10, "timeout": 5} | chosen)))
+
+
 async def test_places_are_given_in_the_order_of_arrival_and_never_lost() -> None:
-    admission = Admission(running=1, queued=10, timeout=5)
-    assert admission.enter_at_once()
+    admission = limits(running=1)
+    first = admission.enter_at_once(None)
+    assert first is not None
     order: list[int] = []
 
     async def one(number: int) -> None:
-        await admission.enter()
+        leave = await admission.enter(None)
         order.append(number)
-        admission.leave()
+        leave()
 
     tasks = [asyncio.create_task(one(number)) for number in range(6)]
     await asyncio.sleep(0)
     tasks[2].cancel()
-    admission.leave()
+    first()
     tasks[1].cancel()  # at the very moment at which it may have been given its place
     await asyncio.gather(*tasks, return_exceptions=True)
     assert order == sorted(order)
@@ -99,8 +105,95 @@ async def test_places_are_given_in_the_order_of_arrival_and_never_lost() -> None
 
 
 async def test_a_full_queue_refuses_at_once() -> None:
-    admission = Admission(running=1, queued=0, timeout=60)
-    await admission.enter()
+    admission = limits(running=1, queued=0, timeout=60)
+    await admission.enter(None)
     with pytest.raises(RequestError) as refused:
-        await admission.enter()
+        await admission.enter(None)
     assert refused.value.status == 503
+
+
+async def ask(http: httpx.AsyncClient, key: str, path: str, *, stream: bool) -> httpx.Response:
+    body = {"messages": USER, "stream": stream} if path == CHAT else {"prompt": "hi", "stream": stream}
+    return await http.post(path, json=body, headers={"authorization": f"Bearer {key}"})
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+async def test_a_key_beyond_its_limit_gets_429_before_any_stream_and_other_keys_are_served(
+    path: str, stream: bool
+) -> None:
+    scripted = engine(reply("abc", first_delay=0.05))
+    served = deployment(
+        scripted, api_key=("sesame", "thyme"), max_concurrent_requests_per_key=2, max_queued_requests_per_key=1
+    )
+    http = client(served)
+    async with asyncio.timeout(5):
+        greedy = [ask(http, "sesame", path, stream=stream) for _ in range(10)]
+        modest = [ask(http, "thyme", path, stream=stream) for _ in range(2)]
+        answers = await asyncio.gather(*greedy, *modest)
+    assert [answer.status_code for answer in answers[10:]] == [200, 200]
+    refused = [answer for answer in answers[:10] if answer.status_code == 429]
+    assert len(refused) == 7
+    for answer in refused:
+        assert answer.headers["retry-after"] == "1"
+        assert answer.headers["content-type"] == "application/json"
+        error = answer.json()["error"]
+        assert (error["type"], error["code"]) == ("rate_limit_error", "rate_limit_exceeded")
+    again = await ask(http, "sesame", path, stream=stream)
+    assert again.status_code == 200
+    shown = (await http.get("/metrics")).text
+    assert 'paraserve_request_errors_total{code="rate_limit_exceeded"} 7.0' in shown
+    assert "sesame" not in shown
+
+
+async def test_a_key_that_waits_for_itself_holds_up_nobody_else() -> None:
+    admission = limits(running=2, key_running=1, key_queued=5)
+    first = await admission.enter(b"greedy")
+    waiting = [asyncio.create_task(admission.enter(b"greedy")) for _ in range(3)]
+    await asyncio.sleep(0)
+    other = admission.enter_at_once(b"modest")
+    assert other is not None
+    late = asyncio.create_task(admission.enter(b"third"))
+    await asyncio.sleep(0)
+    other()  # the free place goes past those whose key has no room
+    (await late)()
+    first()
+    for task in waiting:
+        (await task)()
+    assert (admission.running, admission.waiting) == (0, 0)
+
+
+async def test_a_key_within_its_limit_waits_for_the_server_like_everybody() -> None:
+    admission = limits(running=1, key_running=1)
+    first = await admission.enter(b"one")
+    waiting = asyncio.create_task(admission.enter(b"two"))
+    await asyncio.sleep(0)
+    assert admission.waiting == 1
+    with pytest.raises(RequestError) as refused:
+        await admission.enter(b"two")
+    assert refused.value.status == 429
+    first()
+    (await waiting)()
+
+
+@pytest.mark.parametrize(("running", "status"), [(1, 503), (0, 429)])
+async def test_a_wait_that_was_too_long_says_for_what_it_was(running: int, status: int) -> None:
+    admission = limits(running=running, timeout=0.01, key_running=1, key_queued=1)
+    await admission.enter(b"one")
+    with pytest.raises(RequestError) as refused:
+        await admission.enter(b"two" if running else b"one")
+    assert refused.value.status == status
+
+
+async def test_of_keys_that_have_left_nothing_is_kept() -> None:
+    admission = limits(running=1, key_running=1, key_queued=1)
+    for number in range(100):
+        (await admission.enter(b"%d" % number))()
+    first = await admission.enter(b"a")
+    waiting = asyncio.create_task(admission.enter(b"b"))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    first()
+    assert not admission._running_of
+    assert not admission._waiting_of

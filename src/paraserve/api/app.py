@@ -8,8 +8,8 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from paraserve import __version__
+from paraserve.admission import Admission, AdmissionLimits, LocalAdmission
 from paraserve.api import chat, completions, system, tokens
-from paraserve.api.admission import Admission
 from paraserve.api.edge import edge
 from paraserve.api.errors import on_bug, on_http_error, on_request_error
 from paraserve.api.middleware import StopAnswers
@@ -41,8 +41,12 @@ ROUTES = [
 ]
 
 
-def create_app(deployment: Deployment) -> Starlette:
-    """An app that serves ``deployment``, whose engine has been started by the caller."""
+def create_app(deployment: Deployment, admission: Admission | None = None) -> Starlette:
+    """An app that serves ``deployment``, whose engine has been started by the caller.
+
+    Args:
+        admission: who gives places to requests; by default this process, within the settings' limits.
+    """
     settings = deployment.settings
     routes = [*ROUTES, *page_routes(settings)]
     metrics = metrics_of(deployment)
@@ -71,11 +75,7 @@ def create_app(deployment: Deployment) -> Starlette:
     )
     app.router.redirect_slashes = False  # another path is another endpoint: 404, in the usual shape
     app.state.deployment = deployment
-    app.state.admission = Admission(
-        running=settings.max_concurrent_requests,
-        queued=settings.max_queued_requests,
-        timeout=settings.queue_timeout,
-    )
+    app.state.admission = admission or LocalAdmission(AdmissionLimits.of(settings))
     app.state.metrics = metrics
     app.state.request_log = request_log
     return app

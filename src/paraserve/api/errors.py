@@ -13,11 +13,9 @@ from starlette.types import Receive, Scope, Send
 from paraserve.api.observed import REQUEST_ID_HEADER, record_of
 from paraserve.engines.base import EngineError
 from paraserve.prompt.errors import PromptError
-from paraserve.protocol.errors import ErrorBody, RequestError
+from paraserve.protocol.errors import RETRY_AFTER_SECONDS, ErrorBody, RequestError
 
 log = logging.getLogger(__name__)
-
-RETRY_AFTER_SECONDS = 1
 
 
 def as_request_error(error: RequestError | EngineError | PromptError) -> RequestError:

@@ -16,6 +16,7 @@ from pathlib import Path
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from paraserve.admission import Caller
 from paraserve.api.errors import error_response
 from paraserve.protocol.errors import RequestError
 
@@ -23,6 +24,8 @@ HEALTH_PATHS = frozenset({"/health", "/health_generate"})
 METRICS_PATHS = frozenset({"/metrics"})
 STATIC_PATHS = frozenset({"/", "/docs", "/openapi.json"})
 """Pages of this package: the same on every server, and they hold nothing of this one."""
+
+_CALLER = "caller"
 
 LOOK_SECONDS = 1.0
 """How often a file of keys is looked at, at most: a withdrawn key opens the door no longer than this."""
@@ -60,13 +63,13 @@ class KeyRing:
             if not self._from_file:
                 raise KeyFileError(f"--api-key-file {self._file}: holds no key")
 
-    def admits(self, key: bytes) -> bool:
-        """Whether ``key`` is one of them, in a time that depends on their number only."""
+    def admits(self, key: bytes) -> bytes | None:
+        """The digest of ``key`` if it is one of them, in a time that depends on their number only."""
         if self._file is not None and self._clock() - self._looked >= LOOK_SECONDS:
             self._look_again(self._file)
         sent = _digest(key)
         matches = [hmac.compare_digest(sent, known) for known in (*self._given, *self._from_file)]
-        return any(matches)
+        return sent if any(matches) else None
 
     def _look_again(self, file: Path) -> None:
         self._looked = self._clock()
@@ -123,8 +126,17 @@ class ApiKeys:
 
     def _admits(self, scope: Scope) -> bool:
         scheme, _, sent = Headers(scope=scope).get("authorization", "").partition(" ")
-        admitted = self._keys.admits(sent.strip().encode("latin-1", "replace"))
-        return admitted and scheme.lower() == "bearer"
+        caller = self._keys.admits(sent.strip().encode("latin-1", "replace"))
+        if caller is None or scheme.lower() != "bearer":
+            return False
+        scope.setdefault("state", {})[_CALLER] = caller
+        return True
+
+
+def caller_of(scope: Scope) -> Caller:
+    """Whose request it is, None where nobody is asked for a key."""
+    caller: Caller = scope["state"].get(_CALLER)
+    return caller
 
 
 def _route_path(scope: Scope) -> str:

@@ -15,8 +15,9 @@ from typing import Protocol
 from starlette.requests import Request
 from starlette.responses import Response
 
-from paraserve.api.admission import Admission
+from paraserve.admission import Admission, Leave
 from paraserve.api.errors import as_request_error, encode_error
+from paraserve.api.keys import caller_of
 from paraserve.api.observed import record_of
 from paraserve.api.streams import DONE, EventStream, event, unless_gone
 from paraserve.engines.base import EngineError
@@ -63,11 +64,11 @@ async def whole(request: Request, events: ReplyEvents, fold: Fold, options: Repl
                     fold.take(reply_event)
         return fold.response()
 
-    admission = await _admitted(request)
+    leave = await _admitted(request)
     try:
         body = await unless_gone(request.receive, work())
     finally:
-        admission.leave()
+        leave()
     options.note_rules()
     return Response(body, media_type="application/json", headers=options.ledger.headers)
 
@@ -82,7 +83,7 @@ async def streamed(request: Request, events: ReplyEvents, encoder: StreamEncoder
     """
     held = HeldEvents(events)
     async with AsyncExitStack() as stack:
-        stack.callback((await _admitted(request)).leave)
+        stack.callback(await _admitted(request))
         stack.push_async_callback(held.aclose)
         if options.rules.preflight:
             try:
@@ -96,13 +97,15 @@ async def streamed(request: Request, events: ReplyEvents, encoder: StreamEncoder
     return EventStream(frames, close=close, headers=options.ledger.headers, keep_alive=options.keep_alive)
 
 
-async def _admitted(request: Request) -> Admission:
-    """Wait for a place among the requests that generate; the caller gives it back with `Admission.leave`."""
+async def _admitted(request: Request) -> Leave:
+    """Wait for a place among the requests that generate. What is returned gives it back."""
     admission: Admission = request.app.state.admission
-    if not admission.enter_at_once():
-        with request.app.state.metrics.waiting():
-            await unless_gone(request.receive, admission.enter())
-    return admission
+    caller = caller_of(request.scope)
+    leave = admission.enter_at_once(caller)
+    if leave is not None:
+        return leave
+    with request.app.state.metrics.waiting():
+        return await unless_gone(request.receive, admission.enter(caller))
 
 
 class HeldEvents:

@@ -14,6 +14,9 @@ import msgspec
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 MODEL_NOT_FOUND = "model_not_found"
 
+RETRY_AFTER_SECONDS = 1
+"""What a client is told that may come again."""
+
 _TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",

@@ -20,6 +20,9 @@ def check_access(settings: ServerSettings, origins: Mapping[str, str]) -> None:
         raise ConfigurationError(f"{origins['api_key']}: holds no key")
     if any(not key.isascii() or not key.isprintable() or " " in key for key in settings.api_key):
         raise ConfigurationError(f"{origins['api_key']}: a key is visible ASCII characters without spaces")
+    if settings.max_concurrent_requests_per_key and not settings.api_key and settings.api_key_file is None:
+        source = origins["max_concurrent_requests_per_key"]
+        raise ConfigurationError(f"{source}: has no effect without --api-key or --api-key-file")
     if settings.otlp_traces_endpoint is not None and not _can_trace():
         raise ConfigurationError(f"{origins['otlp_traces_endpoint']}: needs an extra: pip install 'paraserve[otel]'")
     if settings.ssl_keyfile is not None and settings.ssl_certfile is None:

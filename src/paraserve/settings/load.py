@@ -70,6 +70,7 @@ def _check(settings: ServerSettings, origins: Mapping[str, str]) -> None:
             raise ConfigurationError(f"{source}: {url!r} is not valid: expected http://host:port or https://host:port")
     check_access(settings, origins)
     dependents = {
+        "max_queued_requests_per_key": "max_concurrent_requests_per_key",
         "openai_kimi_sampling": "openai_kimi_compat",
         "openai_streaming_error_preflight_seconds": "openai_streaming_error_preflight",
     }

@@ -89,12 +89,25 @@ class ServingSettings:
         minimum=0,
         help="Most requests that wait for --max-concurrent-requests; a further one is answered 503 at once.",
     )
+    max_concurrent_requests_per_key: int = setting(
+        0,
+        group=SERVER,
+        minimum=0,
+        help="Most requests of one API key that generate at the same time. 0 is no limit.",
+    )
+    max_queued_requests_per_key: int = setting(
+        0,
+        group=SERVER,
+        minimum=0,
+        help="How many requests a key may have here beyond --max-concurrent-requests-per-key: they wait in the queue. "
+        "A further one is answered 429 at once.",
+    )
     queue_timeout: float = setting(
         30.0,
         group=SERVER,
         minimum=0,
         metavar="SECONDS",
-        help="The longest that a request waits in the queue before it is answered 503.",
+        help="The longest that a request waits before it is answered 503, or 429 if it waited for its own key.",
     )
     slow_client_timeout: float = setting(
         60.0,
