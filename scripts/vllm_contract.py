@@ -6,19 +6,22 @@ another program made of the same weights (``scripts/greedy_reference.py``). ``sc
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from tests.engines.contract import EngineCase, EngineContract, collect, idle, ids_of
 from tests.engines.remote_faults import ask
 
 from paraserve.engines.base import Constraint, EngineError, EngineRequest, RoutingHints, Sampling
-from paraserve.engines.remote import ModelFacts
+from paraserve.engines.remote import EventDecoder, ModelFacts
 from paraserve.engines.vllm import VLLMEngine
+from paraserve.generation.plan import engine_name
 
 URL = os.environ["PARASERVE_VLLM_URL"]
 REFERENCE = json.loads(Path(os.environ["PARASERVE_VLLM_GREEDY"]).read_text())
@@ -111,20 +114,41 @@ async def test_constraint_is_obeyed(case: EngineCase, constraint: Constraint) ->
         assert len(ids_of(chunks)) < 20
 
 
-async def test_explicit_abort_reaches_the_engine(case: EngineCase) -> None:
-    """The name with its prefix; a bare one is answered 200 and ignored."""
-    engine = case.engine
-    assert isinstance(engine, VLLMEngine)
-    request = EngineRequest("abort-me", REPLIES[0]["prompt"], Sampling(1500, temperature=0.0, ignore_eos=True))
-    chunks = engine.generate(request)
-    await anext(chunks)
-    await engine.http.post(engine.abort_path, {"request_ids": ["abort-me"]})
-    await anext(chunks)
-    assert await case.running() == 1
-    await engine.http.post(engine.abort_path, engine.abort_body("abort-me"))
-    ends = [chunk.finish async for chunk in chunks if chunk.finish is not None]
+class Watched(VLLMEngine):
+    """Keeps the decoders, which know the names that vLLM gave."""
+
+    def __init__(self) -> None:
+        super().__init__(URL, ModelFacts(VOCAB, eos_token_ids=frozenset({EOS})))
+        self.decoders: list[EventDecoder] = []
+
+    def decoder(self, request: EngineRequest) -> EventDecoder:
+        self.decoders.append(super().decoder(request))
+        return self.decoders[-1]
+
+
+async def test_abort_finds_one_of_two_generations_whose_clients_share_an_id(case: EngineCase) -> None:
+    """By the name that vLLM gives, which has its prefix, ours and the client's id. No other one does anything, though
+    it is answered 200."""
+    engine = Watched()
+    await engine.start()
+    hints = RoutingHints(headers={"x-request-id": "job_7"})
+    sampling = Sampling(1500, temperature=0.0, ignore_eos=True)
+    names = [engine_name(f"chatcmpl-{uuid4().hex}", 0, "job_7") for _ in range(2)]
+    requests = [EngineRequest(name, REPLIES[0]["prompt"], sampling, routing=hints) for name in names]
+    stays, leaves = (engine.generate(request) for request in requests)
+    await asyncio.gather(anext(stays), anext(leaves))
+    assert [decoder.name for decoder in engine.decoders] == [f"generate-tokens-{name}" for name in names]
+    await engine.http.post(engine.abort_path, {"request_ids": [*names, "job_7", "generate-tokens-job_7"]})
+    await asyncio.gather(anext(stays), anext(leaves))
+    assert await case.running() == 2
+    await engine.http.post(engine.abort_path, engine.abort_body(engine.name(requests[1])))
+    ends = [chunk.finish async for chunk in leaves if chunk.finish is not None]
     assert [end.reason for end in ends] == ["abort"]
+    await anext(stays)
+    assert await case.running() == 1
+    await stays.aclose()
     assert await idle(case)
+    await engine.stop()
 
 
 async def test_unknown_model_is_the_clients_error(case: EngineCase) -> None:

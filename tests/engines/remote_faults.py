@@ -316,7 +316,8 @@ class RemoteFaults:
         assert received["host"] != "evil"
         assert "authorization" not in received
 
-    async def test_the_request_id_of_the_client_never_becomes_the_name_of_a_generation(self, remote: Remote) -> None:
+    async def test_requests_that_share_the_clients_id_have_names_of_their_own(self, remote: Remote) -> None:
+        """SGLang gets the client's header as it is; vLLM names generations by that header, and gets our name in it."""
         hints = RoutingHints(headers={"X-Request-Id": "shared"})
         asked = [ask(routing=hints), ask(routing=hints)]
         for request in asked:
@@ -324,7 +325,15 @@ class RemoteFaults:
         names = [body.get("rid") or body.get("request_id") for body in remote.fake.requests]
         assert names == [request.request_id for request in asked]
         renames = isinstance(remote.engine, VLLMEngine)
-        assert [headers.get("x-request-id") for headers in remote.fake.headers] == [None if renames else "shared"] * 2
+        assert [headers["x-request-id"] for headers in remote.fake.headers] == (names if renames else ["shared"] * 2)
+
+    async def test_leaving_one_of_two_that_share_the_clients_id_aborts_it_alone(self, remote: Remote) -> None:
+        hints = RoutingHints(headers={"X-Request-Id": "shared"})
+        stays, leaves = ask([LONG, 1], 40, routing=hints), ask([LONG, 2], 400, routing=hints)
+        staying = asyncio.ensure_future(collect(remote.engine, stays))
+        await self._cancel(remote, [leaves], 0.1)
+        assert ids_of(await staying) == remote.model.reply_ids([LONG, 1])[:40]
+        assert await remote.aborted([leaves.request_id])
 
     async def test_extras_are_passed_on_at_both_levels(self, remote: Remote) -> None:
         await collect(remote.engine, ask(extras={"x_custom": 1, "sampling_params": {"stream_interval": 2}}))

@@ -23,6 +23,7 @@ from paraserve.engines.base import (
     EngineRequest,
     EngineStartError,
     Finish,
+    RoutingHints,
     Sampling,
     TokenLogprob,
 )
@@ -212,7 +213,7 @@ class TestPromptLogprobs:
         assert [entry.token_id for entry in entries[1:] if entry] == ids[1:]
         assert all(entry is not None and len(entry.top) == 2 for entry in entries[1:])
         for place in range(1, len(ids)):
-            alone = await real.engine._scores.of_token(ids[:place], ids[place], 2)
+            alone = await real.engine._scores.of_token(ids[:place], ids[place], 2, {})
             entry = entries[place]
             assert entry is not None
             assert entry.logprob == pytest.approx(alone.logprob, abs=0.02)
@@ -347,7 +348,7 @@ class TestRunningServer:
     """The same adapter with ``url``: a real server behind TCP."""
 
     async def test_it_gives_the_same_reply_and_facts_and_an_abort_reaches_it(self, real: Real) -> None:
-        async with _tcp_listener(real.engine) as url:
+        async with _tcp_listener(real.engine, []) as url:
             remote = LlamaCppEngine(real.tokenizer.token_bytes, url=url, model="named")
             await remote.start()
             try:
@@ -363,6 +364,26 @@ class TestRunningServer:
                 assert (await remote.health()).ok
             finally:
                 await remote.stop()
+
+    async def test_the_clients_headers_go_along_with_all_that_is_asked_for_it(self, real: Real) -> None:
+        """The reply, the log probabilities of its prompt and those of pieces of a character."""
+        hints = RoutingHints(headers={"x-request-id": "job-7", "Host": "evil"})
+        sent: list[bytes] = []
+        async with _tcp_listener(real.engine, sent) as url:
+            remote = LlamaCppEngine(real.tokenizer.token_bytes, url=url)
+            await remote.start()
+            try:
+                sent.clear()
+                prompt = real.tokenizer.encode("Hi")
+                sampling = Sampling(max_tokens=4, min_tokens=2, temperature=0.0)
+                asked = EngineRequest("n", [*prompt, *prompt], sampling, logprobs=1, routing=hints)
+                await collect(remote, replace(asked, prompt_logprobs=True))
+            finally:
+                await remote.stop()
+        heads = b"".join(sent).split(b"POST /completion")[1:]
+        assert len(heads) >= 3
+        assert all(b"x-request-id: job-7\r\n" in head for head in heads)
+        assert b"evil" not in b"".join(sent)
 
     async def test_a_server_that_is_no_llama_cpp_is_told(self, tokenizer: HuggingFaceTokenizer) -> None:
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -439,21 +460,23 @@ class TestLifecycle:
 
 
 @asynccontextmanager
-async def _tcp_listener(engine: LlamaCppEngine) -> AsyncIterator[str]:
-    """A TCP port that leads to the embedded server's socket; a client that leaves is passed on."""
+async def _tcp_listener(engine: LlamaCppEngine, sent: list[bytes]) -> AsyncIterator[str]:
+    """A TCP port that leads to the embedded server's socket; a client that leaves is passed on. ``sent`` gets what
+    clients send."""
     assert engine._server is not None
     path = engine._server.unix_socket
 
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kept: list[bytes]) -> None:
         with suppress(ConnectionError):
             while piece := await reader.read(65536):
+                kept.append(piece)
                 writer.write(piece)
                 await writer.drain()
         writer.close()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far_reader, far_writer = await asyncio.open_unix_connection(path)
-        await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
+        await asyncio.gather(pump(reader, far_writer, sent), pump(far_reader, writer, []))
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
 from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
-from tests.engines.remote_faults import PROMPT, Remote, RemoteFaults, ask, failure
+from tests.engines.remote_faults import PROMPT, Remote, RemoteFaults, ask, failure, long
 from tests.fakes.sequences import SLOW, VOCAB
 from tests.fakes.serving import serving
 from tests.fakes.vllm_fake import FakeVLLM
@@ -131,6 +131,14 @@ async def test_routing_hints_are_passed_on_and_none_is_invented() -> None:
     assert fake.headers[0]["x-data-parallel-rank"] == "5"
     assert not {"priority", "model"} & second.keys()
     assert "x-data-parallel-rank" not in fake.headers[1]
+
+
+async def test_a_generation_that_a_proxy_renamed_is_aborted_by_the_name_that_it_got() -> None:
+    fake = FakeVLLM(renames="of-the-proxy")
+    async with connected(fake) as engine:
+        async with aclosing(engine.generate(long())) as chunks:
+            await anext(chunks)
+        assert await Remote(engine, fake, lambda _: "generate-tokens-of-the-proxy").aborted(["any"])
 
 
 async def test_unknown_adapter_is_the_clients_404() -> None:

@@ -23,6 +23,8 @@ class FakeVLLM:
     max_logprobs: int = 20
     loras: tuple[str, ...] = ()
     healthy: bool = True
+    renames: str | None = None
+    """The ``x-request-id`` that a proxy in front puts in the place of the sent one."""
     usage: bool = True
     """False: the connection breaks between the finish and the usage."""
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -59,7 +61,7 @@ class FakeVLLM:
         if refused := self._refusal(body):
             await send_json(send, refused["error"]["code"], refused)
             return
-        name = f"generate-tokens-{headers.get('x-request-id', body['request_id'])}"
+        name = f"generate-tokens-{self.renames or headers.get('x-request-id', body['request_id'])}"
         steps = self.model.start(name, body["token_ids"], body["sampling_params"])
         await send_stream(receive, send, framed(self._events(body, name, steps), how), how.head_delay)
         self.model.abort(name)  # a disconnect aborts

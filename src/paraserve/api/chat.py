@@ -181,6 +181,7 @@ def _plan(turn: ChatTurn, prompt: PreparedPrompt, http: Request, body: bytes) ->
         turn.ledger.used("stop_in_reasoning", True, rules.stop_in_reasoning)
     return ReplyPlan(
         request_id=reply_id("chatcmpl"),
+        client_id=record_of(http.scope).id,
         format=deployment.format,
         tools=turn.tools,
         parallel_tool_calls=request.parallel_tool_calls is not False,

@@ -127,6 +127,7 @@ def _reply_plan(
         )
     return ReplyPlan(
         request_id=reply_id("cmpl"),
+        client_id=record_of(http.scope).id,
         format=deployment.format,
         raw=True,
         stop=request.stop_strings,

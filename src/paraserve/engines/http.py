@@ -142,8 +142,8 @@ class EngineHTTP:
     async def get(self, path: str) -> HTTPReply:
         return await self._call("GET", path, None)
 
-    async def post(self, path: str, body: Any) -> HTTPReply:
-        return await self._call("POST", path, msgspec.json.encode(body))
+    async def post(self, path: str, body: Any, headers: Mapping[str, str] | None = None) -> HTTPReply:
+        return await self._call("POST", path, msgspec.json.encode(body), headers)
 
     async def stream(self, path: str, body: bytes, headers: Mapping[str, str]) -> HTTPStream:
         """Send a request and return when the head of its answer is there.
@@ -151,8 +151,7 @@ class EngineHTTP:
         Args:
             headers: the client's own routing headers; what belongs to this hop is taken out of them.
         """
-        sent = {name: value for name, value in headers.items() if name.lower() not in _HOP_HEADERS}
-        sent |= {"content-type": "application/json", "accept": "text/event-stream"}
+        sent = _of_client(headers) | {"content-type": "application/json", "accept": "text/event-stream"}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeouts.connect, sock_read=self._timeouts.idle)
         try:
             return HTTPStream(await self._send("POST", path, data=body, headers=sent, timeout=timeout))
@@ -176,9 +175,11 @@ class EngineHTTP:
             trace_configs=[trace],
         )
 
-    async def _call(self, method: str, path: str, body: bytes | None) -> HTTPReply:
+    async def _call(
+        self, method: str, path: str, body: bytes | None, of_client: Mapping[str, str] | None = None
+    ) -> HTTPReply:
         timeout = aiohttp.ClientTimeout(total=self._timeouts.call, sock_connect=self._timeouts.connect)
-        headers = {"content-type": "application/json"} if body is not None else {}
+        headers = _of_client(of_client or {}) | ({"content-type": "application/json"} if body is not None else {})
         response = await self._send(method, path, data=body, headers=headers, timeout=timeout)
         try:
             return HTTPReply(response.status, await response.read())
@@ -209,6 +210,11 @@ class EngineHTTP:
             raise silent() from error
         except (aiohttp.ClientError, OSError) as error:
             raise broken() from error
+
+
+def _of_client(headers: Mapping[str, str]) -> dict[str, str]:
+    """Without those that belong to this hop."""
+    return {name: value for name, value in headers.items() if name.lower() not in _HOP_HEADERS}
 
 
 def unreachable() -> EngineError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -178,7 +178,7 @@ class LlamaCppEngine:
         made: list[int] = []
         cached: int | None = None
         if request.prompt_logprobs:
-            scored = await self._scores.of_prompt(request.token_ids, request.logprobs or 0)
+            scored = await self._scores.of_prompt(request.token_ids, request.logprobs or 0, request.routing.headers)
             yield EngineChunk([], prompt_logprobs=scored, prompt_tokens=len(request.token_ids))
             cached = 0  # what the cache has of the prompt now is this very request's work
         if sampling.max_tokens == 0:
@@ -211,7 +211,7 @@ class LlamaCppEngine:
         ends = frozenset(sampling.stop_token_ids) if segment.may_end else frozenset[int]()
         if not body["ignore_eos"]:
             ends |= self.info.eos_token_ids
-        async with aclosing(self._pieces(body, run.request.constraint)) as pieces:
+        async with aclosing(self._pieces(body, run.request.routing.headers, run.request.constraint)) as pieces:
             async for piece in pieces:
                 if piece.finish is not None and not segment.last:
                     return  # the server's limit, inside a character: the next segment begins it anew
@@ -220,9 +220,11 @@ class LlamaCppEngine:
                 if piece.finish is not None or len(made) >= segment.limit:
                     return
 
-    async def _pieces(self, body: dict[str, Any], constraint: Constraint | None = None) -> AsyncGenerator[Piece, None]:
+    async def _pieces(
+        self, body: dict[str, Any], headers: Mapping[str, str], constraint: Constraint | None = None
+    ) -> AsyncGenerator[Piece, None]:
         """A streamed completion as the server gives it. Closing it aborts it there."""
-        stream = await self._client.stream("/completion", msgspec.json.encode(body), {})
+        stream = await self._client.stream("/completion", msgspec.json.encode(body), headers)
         try:
             if stream.status != 200:
                 raise self._refused(stream.status, await stream.body(), constraint)
@@ -250,7 +252,9 @@ class LlamaCppEngine:
             missing = len(piece.ids) - len(entries)
             before = [*request.token_ids, *made]
             scored = [
-                await self._scores.of_token([*before, *piece.ids[:index]], token_id, request.logprobs)
+                await self._scores.of_token(
+                    [*before, *piece.ids[:index]], token_id, request.logprobs, request.routing.headers
+                )
                 for index, token_id in enumerate(piece.ids[:missing])
             ]
             chunk.logprobs = [_top(entry, request.logprobs) for entry in [*scored, *entries]]
@@ -325,8 +329,10 @@ class LlamaCppEngine:
             raise RuntimeError("the engine has not been started")
         return self._fragments
 
-    async def _ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        reply = await (self._client.get(path) if body is None else self._client.post(path, body))
+    async def _ask(
+        self, path: str, body: dict[str, Any] | None = None, headers: Mapping[str, str] | None = None
+    ) -> Any:
+        reply = await (self._client.get(path) if body is None else self._client.post(path, body, headers))
         if reply.status != 200:
             raise self._refused(reply.status, reply.body, None)
         return reply.json()

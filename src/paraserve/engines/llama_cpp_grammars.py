@@ -67,5 +67,5 @@ class Grammars:
             "cache_prompt": False,
             "response_fields": ["tokens"],
         }
-        tokens: list[int] = (await self._ask("/completion", body))["tokens"]
+        tokens: list[int] = (await self._ask("/completion", body, {}))["tokens"]
         return tokens != [self._forbidden]

@@ -7,7 +7,7 @@ invariant: every value comes from the model's own distribution after exactly the
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -15,9 +15,11 @@ from paraserve.engines.base import EngineError, TokenLogprob
 from paraserve.engines.llama_cpp_body import LARK_HEADER
 from paraserve.engines.llama_cpp_events import IMPOSSIBLE, Piece
 
-Ask = Callable[[str, dict[str, Any]], Awaitable[Any]]
+Headers = Mapping[str, str]
+"""Those of the client's request that go along with each of ours."""
+Ask = Callable[[str, dict[str, Any], Headers], Awaitable[Any]]
 """Sends a body to a path of the server and gives the decoded reply."""
-Run = Callable[[dict[str, Any]], AsyncGenerator[Piece, None]]
+Run = Callable[[dict[str, Any], Headers], AsyncGenerator[Piece, None]]
 """Sends a streamed completion's body and gives its pieces."""
 
 CERTAIN = 1e6
@@ -52,14 +54,14 @@ class TokenScores:
         self._whole_token = whole_token
         self._ends = ends
 
-    async def of_prompt(self, ids: Sequence[int], top: int) -> list[TokenLogprob | None]:
+    async def of_prompt(self, ids: Sequence[int], top: int, headers: Headers) -> list[TokenLogprob | None]:
         """One entry for each token, None for the first; takes as long as writing the prompt. Raises `EngineError`."""
         entries: list[TokenLogprob | None] = [None]
         while len(entries) < len(ids):
-            entries += await self._written(ids, len(entries), top)
+            entries += await self._written(ids, len(entries), top, headers)
         return entries
 
-    async def of_token(self, before: Sequence[int], token_id: int, top: int) -> TokenLogprob:
+    async def of_token(self, before: Sequence[int], token_id: int, top: int, headers: Headers) -> TokenLogprob:
         """Of any token after others, also one that ends inside a character.
 
         The server tells no probabilities where such a token is sampled, but does where it is an alternative to one
@@ -73,14 +75,15 @@ class TokenScores:
                 "logit_bias": [[self._whole_token, CERTAIN]],
                 "response_fields": ["completion_probabilities"],
             }
-            alternatives = (await self._ask("/completion", body))["completion_probabilities"][0]["top_logprobs"]
+            told = await self._ask("/completion", body, headers)
+            alternatives = told["completion_probabilities"][0]["top_logprobs"]
             ranked = [(entry["id"], max(entry["logprob"], IMPOSSIBLE)) for entry in alternatives]
             for found, logprob in ranked:
                 if found == token_id:
                     return TokenLogprob(token_id, logprob, ranked[:top])
         raise EngineError(502, "engine_error", "The engine gave no probability of a token of its vocabulary.")
 
-    async def _written(self, ids: Sequence[int], begin: int, top: int) -> list[TokenLogprob]:
+    async def _written(self, ids: Sequence[int], begin: int, top: int, headers: Headers) -> list[TokenLogprob]:
         """Entries of the tokens from ``begin`` on, as many as one grammar spells."""
         wanted = _up_to_an_end(ids[begin : begin + GRAMMAR_TOKENS], self._ends)
         spelled = " ".join(f"<[{token_id}]>" for token_id in wanted)
@@ -95,7 +98,7 @@ class TokenScores:
         }
         told: dict[int, TokenLogprob] = {}
         place = 0
-        async with aclosing(self._run(body)) as pieces:
+        async with aclosing(self._run(body, headers)) as pieces:
             async for piece in pieces:
                 if piece.ids != wanted[place : place + len(piece.ids)]:
                     raise EngineError(
@@ -105,7 +108,7 @@ class TokenScores:
                 for back, entry in enumerate(reversed(piece.logprobs), 1):
                     told[place - back] = TokenLogprob(entry.token_id, entry.logprob, entry.top[:top])
         return [
-            told[index] if index in told else await self.of_token(ids[: begin + index], token_id, top)
+            told[index] if index in told else await self.of_token(ids[: begin + index], token_id, top, headers)
             for index, token_id in enumerate(wanted)
         ]
 

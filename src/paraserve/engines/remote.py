@@ -57,6 +57,11 @@ class EventDecoder(Protocol):
     """Reads the events of one stream."""
 
     @property
+    def name(self) -> str | None:
+        """What the engine calls the generation, where it has told."""
+        ...
+
+    @property
     def finish_held(self) -> bool:
         """Whether the finish has come and only counts are still awaited."""
         ...
@@ -100,8 +105,12 @@ class RemoteEngine(ABC):
     @abstractmethod
     def decoder(self, request: EngineRequest) -> EventDecoder: ...
 
+    def name(self, request: EngineRequest) -> str:
+        """What the engine will call the generation, if nothing between here and there renames it."""
+        return request.request_id
+
     @abstractmethod
-    def abort_body(self, request_id: str) -> dict[str, Any]: ...
+    def abort_body(self, name: str) -> dict[str, Any]: ...
 
     @abstractmethod
     async def health(self) -> EngineHealth: ...
@@ -157,7 +166,8 @@ class RemoteEngine(ABC):
                     if settled:
                         break
         finally:
-            self._later(self._leave(opening) if settled else self._abort(request.request_id, opening))
+            name = decoder.name or self.name(request)
+            self._later(self._leave(opening) if settled else self._abort(name, opening))
 
     async def _events(self, stream: HTTPStream, reader: SSEReader, finish_held: bool) -> list[bytes]:
         """The events of the next read, `DONE` in the place of the end of the stream."""
@@ -179,16 +189,16 @@ class RemoteEngine(ABC):
         if opening.done() and not opening.cancelled() and opening.exception() is None:
             await opening.result().drain()
 
-    async def _abort(self, request_id: str, opening: asyncio.Task[HTTPStream]) -> None:
+    async def _abort(self, name: str, opening: asyncio.Task[HTTPStream]) -> None:
         try:
             async with asyncio.timeout(1.0):
-                reply = await self.http.post(self.abort_path, self.abort_body(request_id))
+                reply = await self.http.post(self.abort_path, self.abort_body(name))
             if reply.status != 200:
                 # 404 is a router, which has no aborts; anything else leaves work in the engine that nobody wants.
                 level = logging.DEBUG if reply.status == 404 else logging.WARNING
                 logger.log(level, "%s: abort was answered with %d", self.http.base_url, reply.status)
         except (EngineError, TimeoutError) as error:
-            logger.warning("%s: abort of %s failed: %r", self.http.base_url, request_id, error)
+            logger.warning("%s: abort of %s failed: %r", self.http.base_url, name, error)
         finally:
             opening.cancel()
             (outcome,) = await asyncio.gather(opening, return_exceptions=True)

@@ -115,8 +115,8 @@ class SGLangEngine(RemoteEngine):
     def decoder(self, request: EngineRequest) -> EventDecoder:
         return SGLangStream(request, self.refused)
 
-    def abort_body(self, request_id: str) -> dict[str, Any]:
-        return {"rid": request_id}
+    def abort_body(self, name: str) -> dict[str, Any]:
+        return {"rid": name}
 
     async def _facts(self, path: str, older_path: str) -> dict[str, Any] | None:
         for each in (path, older_path):

@@ -84,6 +84,7 @@ class SGLangStream:
     """`EventDecoder` of SGLang."""
 
     finish_held = False  # the finish and the counts come in one event
+    name = None  # the rid that it was given is the only one
 
     def __init__(self, request: EngineRequest, refused: Refused) -> None:
         self._request = request

@@ -124,16 +124,21 @@ class VLLMEngine(RemoteEngine):
         return body
 
     def headers(self, request: EngineRequest) -> Mapping[str, str]:
-        """Without ``x-request-id``, which would rename the request: its abort would miss it."""
+        """With our name as ``x-request-id``: vLLM calls the generation by that header before it looks at
+        ``request_id``, and clients may share an id, or a proxy make one up where there is none."""
         sent = {name: value for name, value in request.routing.headers.items() if name.lower() != "x-request-id"}
+        sent["x-request-id"] = request.request_id
         rank = request.routing.data_parallel_rank
         return sent if rank is None else {**sent, "x-data-parallel-rank": str(rank)}
 
     def decoder(self, request: EngineRequest) -> EventDecoder:
         return VLLMStream(request, self)
 
-    def abort_body(self, request_id: str) -> dict[str, Any]:
-        return {"request_ids": [f"generate-tokens-{request_id}"]}
+    def name(self, request: EngineRequest) -> str:
+        return f"generate-tokens-{request.request_id}"
+
+    def abort_body(self, name: str) -> dict[str, Any]:
+        return {"request_ids": [name]}
 
     def refused(self, status: int, message: str, request: EngineRequest) -> EngineError:
         if status == 404 and request.routing.lora is not None:
@@ -208,6 +213,7 @@ class _Usage(msgspec.Struct):
 
 
 class _Event(msgspec.Struct):
+    request_id: str | None = None
     choices: list[_Choice] = []
     usage: _Usage | None = None
     error: msgspec.Raw = _ABSENT
@@ -227,6 +233,7 @@ class VLLMStream:
         self._request = request
         self._engine = engine
         self._held: EngineChunk | None = None
+        self.name: str | None = None
         self.ended = False
 
     @property
@@ -240,6 +247,7 @@ class VLLMStream:
             event = _decode_event(payload)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise garbled() from error
+        self.name = event.request_id or self.name
         if bytes(event.error) not in _NONE:
             raise self._error(bytes(event.error))
         if event.choices:

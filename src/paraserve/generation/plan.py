@@ -5,6 +5,7 @@ The one place that joins what the prompt, the output format and the engine need 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -36,6 +37,7 @@ class ReplyPlan:
     """What all choices of a request share.
 
     Args:
+        client_id: the id of the client's request (``X-Request-Id``), for the engine's log.
         tools: declared functions; calls are looked for only when there are any.
         call_index_offset: tool calls that the conversation already has.
         raw: show the text as it is (completions); reasoning is still counted.
@@ -44,6 +46,7 @@ class ReplyPlan:
 
     request_id: str
     format: Format
+    client_id: str = ""
     tools: Sequence[ToolSpec] = ()
     parallel_tool_calls: bool = True
     call_index_offset: int = 0
@@ -76,7 +79,7 @@ def _run(plan: ReplyPlan, prompt: PromptPlan, index: int, of_prompt: int, vocabu
     if sampling.seed is not None and of_prompt:
         sampling = replace(sampling, seed=(sampling.seed + of_prompt) % 2**32)
     request = EngineRequest(
-        request_id=f"{plan.request_id}-{index:04}",  # of one length: SGLang aborts whatever begins with the given id
+        request_id=engine_name(plan.request_id, index, plan.client_id),
         token_ids=prompt.token_ids,
         sampling=sampling,
         constraint=prompt.constraint,
@@ -109,6 +112,20 @@ def _run(plan: ReplyPlan, prompt: PromptPlan, index: int, of_prompt: int, vocabu
         logprobs=plan.logprobs is not None,
     )
     return EngineRun(request, choice)
+
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._:-]+|__+")
+
+
+def engine_name(reply_id: str, index: int, client_id: str) -> str:
+    """What a generation is called in its engine: the reply's id, the choice's number, and the client's own id.
+
+    Ours is in front, unique and of one length, because clients may share an id, SGLang aborts whatever begins with a
+    given name, and a name that begins as its health probes do is not answered. Of the client's id, what vLLM's
+    connectors would read as an address (between runs of underscores) and anything odd becomes a dash.
+    """
+    ours = f"{reply_id}-{index:04}"
+    return f"{ours}.{_NOT_IN_NAMES.sub('-', client_id)}" if client_id else ours
 
 
 def closing_markers(format: Format) -> frozenset[str]:
