@@ -8,6 +8,8 @@ import pytest
 from tests.api.wire import COMPLETIONS, chunks, post
 from tests.toy import TOKENIZER, ByteTokenizer, client, deployment, engine, reply
 
+from paraserve.engines.scripted import ScriptedReply
+
 
 def joined(parts: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
     choices: dict[int, dict[str, Any]] = {}
@@ -154,6 +156,35 @@ async def test_scored_tokens_always_join_to_the_text(
         parts = chunks((await post(http, COMPLETIONS, stream=True, **asked)).text)
     assert body["choices"][0]["text"] == ("pü" if echo else "") + expected
     check_logprobs(body["choices"][0], echoed=echo)
+    assert joined(parts) == whole_choices(body)
+
+
+class UnevenTokenizer(ByteTokenizer):
+    """Id 1 is a letter and the first byte of another."""
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return b"a\xc3" if token_id == 1 else super().token_bytes(token_id)
+
+
+@pytest.mark.parametrize(
+    ("token_ids", "max_tokens", "expected"),
+    [
+        ([1, 0xBC, 98], 1, ["a\ufffd"]),
+        ([1, 0xBC, 98], 2, ["a", "ü"]),
+        ([98, 1, 98, 1], 4, ["b", "a", "\ufffdb", "a\ufffd"]),
+    ],
+)
+@pytest.mark.parametrize("chunk", [1, 4])
+async def test_a_token_that_ends_inside_a_character_has_the_same_text_in_both_modes(
+    token_ids: list[int], max_tokens: int, expected: list[str], chunk: int
+) -> None:
+    said = ScriptedReply(token_ids=token_ids, chunk_sizes=[chunk])
+    async with client(deployment(engine(said), tokenizer=UnevenTokenizer())) as http:
+        asked = {"prompt": "p", "logprobs": 1, "max_tokens": max_tokens}
+        body = (await post(http, COMPLETIONS, **asked)).json()
+        parts = chunks((await post(http, COMPLETIONS, stream=True, **asked)).text)
+    assert body["choices"][0]["logprobs"]["tokens"] == expected
+    check_logprobs(body["choices"][0], echoed=False)
     assert joined(parts) == whole_choices(body)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from paraserve.api.logprobs import TokenBytes, completion_logprobs
+from paraserve.api.logprobs import TokenBytes, completion_logprobs, ends_inside_character
 from paraserve.api.streams import event as sse_event
 from paraserve.api.usage import UsageShape
 from paraserve.formats.events import ContentDelta
@@ -89,7 +89,7 @@ class _Texts:
     def _logprobs(self, choice: _ChoiceText) -> CompletionLogprobs:
         """The tokens of the text that is shown: at the end, their texts join to it.
 
-        One that added nothing (a part of a character) waits for what comes of it.
+        One that ends inside a character waits for what comes of it: the end may leave it more text.
         """
         ended, rest = choice.end is not None, choice.unscored
         due: list[ScoredText] = []
@@ -98,7 +98,7 @@ class _Texts:
                 break
             due.append((rest[: len(piece)], token))  # less than the piece where a stop string took the rest
             rest = rest[len(piece) :]
-        while due and not ended and not due[-1][0]:
+        while due and not ended and self._may_get_more(*due[-1]):
             due.pop()
         if ended and due:  # what an incomplete character left
             due[-1] = (due[-1][0] + rest, due[-1][1])
@@ -107,6 +107,9 @@ class _Texts:
         length = sum(len(text) for text, _ in due)
         choice.unscored, choice.offset = choice.unscored[length:], choice.offset + length
         return scored
+
+    def _may_get_more(self, text: str, token: GeneratedToken | None) -> bool:
+        return not text or (token is not None and ends_inside_character(self._shape.token_bytes(token.token_id)))
 
 
 class CompletionFold(_Texts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterable, Sequence
 
 from paraserve.generation.events import GeneratedToken
@@ -9,6 +10,8 @@ from paraserve.protocol.chat import TokenLogprobEntry, TopLogprob
 from paraserve.protocol.completions import CompletionLogprobs
 
 TokenBytes = Callable[[int], bytes]
+
+_new_decoder = codecs.getincrementaldecoder("utf-8")
 
 LEAST_LOGPROB = -9999.0
 """Stands for minus infinity, which JSON cannot say; OpenAI's documented value for a token that is very unlikely."""
@@ -52,6 +55,13 @@ def completion_logprobs(
         top_logprobs=[None if token is None else _top(token, token_bytes) for _, token in tokens],
         text_offset=offsets,
     )
+
+
+def ends_inside_character(raw: bytes) -> bool:
+    """Whether the last bytes are the beginning of a character of UTF-8."""
+    decoder = _new_decoder("replace")
+    decoder.decode(raw)
+    return bool(decoder.getstate()[0])
 
 
 def _top(token: GeneratedToken, token_bytes: TokenBytes) -> dict[str, float]:
