@@ -159,6 +159,22 @@ async def test_scored_tokens_always_join_to_the_text(
     assert joined(parts) == whole_choices(body)
 
 
+@pytest.mark.parametrize("prompt", ["<|user|>hi<|assistant|>", "<think>", "a<|end|>b", "<|user|>", "\u00fc<|end|>"])
+@pytest.mark.parametrize("bos", [None, "<|user|>"])
+@pytest.mark.parametrize("fields", [{}, {"logprobs": 0}, {"skip_special_tokens": False}])
+async def test_a_text_is_echoed_as_it_was_sent(prompt: str, bos: str | None, fields: dict[str, Any]) -> None:
+    if bos is not None and prompt.startswith(bos):
+        return
+    async with client(deployment(engine(reply("xyz")), tokenizer=ByteTokenizer(bos=bos))) as http:
+        asked = {"prompt": prompt, "echo": True, "max_tokens": 3, **fields}
+        body = (await post(http, COMPLETIONS, **asked)).json()
+        parts = chunks((await post(http, COMPLETIONS, stream=True, **asked)).text)
+    assert body["choices"][0]["text"] == prompt + "xyz"
+    assert joined(parts) == whole_choices(body)
+    if fields.get("logprobs") is not None:
+        check_logprobs(joined(parts)[0], echoed=True)
+
+
 class UnevenTokenizer(ByteTokenizer):
     """Id 1 is a letter and the first byte of another."""
 

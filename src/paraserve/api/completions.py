@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
@@ -148,7 +148,11 @@ def _shape(
     prompts: Sequence[PromptPlan],
     rules: ReplyRules,
 ) -> CompletionReplyShape:
-    echoed = [_echoed(deployment, request, prompt.token_ids) for prompt in prompts] if request.echo else []
+    echoed = [
+        _echoed(deployment, request, sent, prompt.token_ids)
+        for sent, prompt in zip(request.prompts, prompts, strict=True)
+        if request.echo
+    ]
     return CompletionReplyShape(
         id=request_id,
         model=model,
@@ -163,8 +167,26 @@ def _shape(
     )
 
 
-def _echoed(deployment: Deployment, request: CompletionRequest, token_ids: Sequence[int]) -> EchoedPrompt:
-    detokenizer = deployment.vocabulary.detokenizer(request.skip_special_tokens is not False)
+def _echoed(
+    deployment: Deployment, request: CompletionRequest, prompt: str | list[int], token_ids: Sequence[int]
+) -> EchoedPrompt:
+    """A text as it was sent, special tokens in it included; ids as the text that they stand for.
+
+    With log probabilities a text is that of its tokens, which then join to it: a tokenizer may normalize.
+    """
+    if isinstance(prompt, str) and request.logprobs is None:
+        return EchoedPrompt(prompt, ())
+    hides = not isinstance(prompt, str) and request.skip_special_tokens is not False
+    detokenizer = deployment.vocabulary.detokenizer(hides)
     pieces = [detokenizer.feed((token_id,)) for token_id in token_ids]
     pieces[-1] += detokenizer.finish()
+    if isinstance(prompt, str):
+        _hide_added(pieces, token_ids, deployment.tokenizer.special_ids, prompt)
     return EchoedPrompt("".join(pieces), pieces)
+
+
+def _hide_added(pieces: list[str], token_ids: Sequence[int], special_ids: Collection[int], prompt: str) -> None:
+    """What the tokenizer put around the text (a BOS) is no part of it."""
+    for at, wrote in ((0, prompt.startswith), (-1, prompt.endswith)):
+        if token_ids[at] in special_ids and not wrote(pieces[at]):
+            pieces[at] = ""
