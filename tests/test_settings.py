@@ -227,6 +227,13 @@ def test_the_variables_of_a_kubernetes_service_named_paraserve_are_not_options()
     assert (loaded.settings, loaded.warnings) == (ServerSettings(), ())
 
 
+def test_a_password_in_a_url_that_is_refused_is_not_shown() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        settings(["--engine", "sglang", "--model-path", "m", "--engine-url", "joe:hunter2@host:1"])
+    assert "'host:1' is not valid" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
 def test_a_secret_is_never_shown() -> None:
     assert "hunter2" not in repr(settings(["--api-key", "hunter2"]))
 

@@ -15,6 +15,7 @@ from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart
 from paraserve.generation.constraint import ConstraintBuilder
 from paraserve.generation.detokenize import ReplyVocabulary
+from paraserve.observability.secrets import client_text
 from paraserve.policies.table import Policies
 from paraserve.prompt.chat import ChatPrompt
 from paraserve.prompt.state import Markers, reply_start
@@ -24,6 +25,8 @@ from paraserve.settings import ServerSettings
 
 SHORT_TEXT = 2_000
 """Characters that are tokenized without leaving the event loop."""
+_LONGEST_MODEL = 200
+"""Characters of a model's name that are shown."""
 _TAIL = 64
 """Tokens at a prompt's end in which a reasoning marker decides where the reply starts."""
 
@@ -51,6 +54,13 @@ class Deployment:
     sampling_defaults: Mapping[str, float] = field(default_factory=dict)
     created: int = field(default_factory=lambda: int(time.time()))
 
+    def asked_model(self, requested: str | None) -> str:
+        """The model that a request is for, by name or by default, as log and trace show it: a name that is not served
+        without keys that went to the wrong place, and cut."""
+        if not requested:
+            return self.names[0]
+        return requested if requested in self.names else client_text(requested)[:_LONGEST_MODEL]
+
     def model_name(self, requested: str | None) -> str:
         """The name to show for a request. Raises `RequestError` (404) for a model that is not served here."""
         if not requested:
@@ -58,7 +68,7 @@ class Deployment:
         if requested in self.names or self.settings.allow_any_model:
             return requested
         raise RequestError(
-            f"The model `{requested[:200]}` does not exist. Served here: {', '.join(self.names)}.",
+            f"The model `{requested[:_LONGEST_MODEL]}` does not exist. Served here: {', '.join(self.names)}.",
             status=404,
             param="model",
             code=MODEL_NOT_FOUND,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,7 +16,7 @@ from tests.fakes.serving import free_port, serving
 from tests.fakes.sglang_fake import FakeSGLang
 
 from paraserve.engines.base import EngineError
-from paraserve.engines.http import EngineHTTP, HTTPTimeouts
+from paraserve.engines.http import EngineHTTP, HTTPReply, HTTPTimeouts
 from paraserve.engines.remote import ModelFacts
 from paraserve.engines.sglang import SGLangEngine
 
@@ -63,6 +64,48 @@ async def client_of(wire: Wire, **timeouts: float) -> AsyncIterator[EngineHTTP]:
     finally:
         await http.close()
         server.close()
+
+
+class Recorder:
+    """Answers, and keeps the heads that it got."""
+
+    def __init__(self) -> None:
+        self.heads: list[str] = []
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        writer.write(ANSWER)
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("user", "api_key", "sent"),
+    [
+        ("", None, None),
+        ("", "pepper", "Bearer pepper"),
+        ("joe:p%40ss@", None, "Basic " + base64.b64encode(b"joe:p@ss").decode()),
+        ("joe:p%40ss@", "pepper", "Bearer pepper"),
+    ],
+)
+async def test_a_password_in_the_url_is_sent_and_not_shown(
+    user: str, api_key: str | None, sent: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    wire = Recorder()
+    server = await asyncio.start_server(wire, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    http = EngineHTTP(f"http://{user}127.0.0.1:{port}/", api_key=api_key, timeouts=HTTPTimeouts(connect=1.0))
+    assert http.base_url == f"http://127.0.0.1:{port}"
+    await http.open()
+    assert await http.get("/x") == HTTPReply(200, b"ok")
+    server.close()
+    with pytest.raises(EngineError) as caught:
+        await http.stream("/x", b"{}", {})
+    await http.close()
+    heads = [line.partition(": ") for line in wire.heads[0].splitlines()]
+    assert [value for name, _, value in heads if name.lower() == "authorization"] == ([sent] if sent else [])
+    shown = caplog.text + repr(caught.value) + repr(caught.value.__cause__)
+    assert "127.0.0.1" in shown
+    assert not any(secret in shown for secret in ("p%40ss", "p@ss", "pepper"))
 
 
 async def post(http: EngineHTTP) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import logging
@@ -44,7 +45,43 @@ def test_json_has_time_level_logger_event_and_fields() -> None:
 
 def test_text_quotes_what_would_be_read_wrongly() -> None:
     text = LineFormatter(as_json=False).format(record("ready", {"a": "x y", "b": "z", "c": 'q"', "d": ["e"], "f": ""}))
-    assert text.endswith('paraserve.test: ready a="x y" b=z c="q\\"" d=["e"] f=""')
+    assert text.endswith("""ready [paraserve.test] a='x y' b=z c='q"' d=['e'] f=""")
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_half_a_character_and_a_terminals_commands_are_escaped(as_json: bool) -> None:
+    shown = LineFormatter(as_json=as_json).format(record("cut \ud83d \x1b[2J", {"model": "\udfff\x1b[2J"}))
+    assert shown.isascii()
+    assert shown.isprintable()
+
+
+def test_a_stack_moves_no_cursor() -> None:
+    try:
+        raise ValueError("\x1b[2J\x07")
+    except ValueError:
+        shown = LineFormatter(as_json=False).format(record("failed", exc_info=sys.exc_info()))
+    assert "ValueError: \\x1b[2J\\x07" in shown
+    assert shown.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_lines_of_libraries_have_the_same_form(as_json: bool, root_logger: logging.Logger) -> None:
+    stream = io.StringIO()
+    configure_logging(ServerSettings(log_format="json" if as_json else "text"), stream)
+    logging.getLogger("some.library").warning("%d requests", 3)
+    line = stream.getvalue()
+    assert "3 requests" in line
+    assert "some.library" in line
+    assert line.count("\n") == 1
+    assert line.startswith("{") is as_json
+
+
+def test_a_record_that_cannot_be_shown_shows_nothing_of_its_arguments(root_logger: logging.Logger) -> None:
+    stream = io.StringIO()
+    configure_logging(ServerSettings(), stream)
+    logging.getLogger("some.library").warning("%d", "sesame-street")
+    assert stream.getvalue().startswith("a log record of some.library (test_logs:")
+    assert "sesame" not in stream.getvalue()
 
 
 def test_colours_are_for_terminals_alone() -> None:
@@ -52,15 +89,18 @@ def test_colours_are_for_terminals_alone() -> None:
     assert "\x1b" not in LineFormatter(as_json=False).format(record())
 
 
-@pytest.mark.parametrize("as_json", [True, False])
-def test_a_stack_is_shown_without_the_values_in_it(as_json: bool) -> None:
+@pytest.mark.parametrize(("as_json", "color"), [(True, False), (False, False), (False, True)])
+def test_a_stack_is_shown_without_the_values_in_it(as_json: bool, color: bool) -> None:
+    # rich, which would show them, is installed beside the tests.
+    assert importlib.util.find_spec("rich") is not None
+
     def fails(prompt: str) -> None:
         raise RuntimeError("broken")
 
     try:
         fails("the text of a prompt")
     except RuntimeError:
-        shown = LineFormatter(as_json=as_json).format(record("failed", exc_info=sys.exc_info()))
+        shown = LineFormatter(as_json=as_json, color=color).format(record("failed", exc_info=sys.exc_info()))
     assert "RuntimeError: broken" in shown
     assert "the text of" not in shown.replace('fails("the text of a prompt")', "").replace(
         json.dumps('fails("the text of a prompt")')[1:-1], ""

@@ -21,6 +21,7 @@ from paraserve.api.usage import UsageShape
 from paraserve.engines.base import EngineError, RoutingHints, Sampling
 from paraserve.generation.limits import check_min_tokens, output_limit
 from paraserve.generation.sampling import resolve_sampling
+from paraserve.observability.secrets import client_text
 from paraserve.policies.base import PolicyLedger, ReplyRules
 from paraserve.prompt.errors import PromptError
 from paraserve.protocol.body import decode_body
@@ -158,7 +159,7 @@ def engine_extras(body: bytes, fields: SamplingFields, deployment: Deployment) -
     sent = decode_body(_any_fields, body)
     unknown = sent.keys() - {*fields.__struct_fields__, *passed}
     if unknown:
-        log.debug("fields that no stage reads: %s", ", ".join(sorted(unknown))[:200])
+        log.debug("fields that no stage reads: %s", client_text(", ".join(sorted(unknown)))[:200])
     return {name: sent[name] for name in passed if name in sent}
 
 

@@ -44,7 +44,7 @@ async def create_completion(request: Request) -> ASGIApp:
     body = await read_body(request, deployment.settings.max_body_size)
     sent = decode_completion(body)
     record = record_of(request.scope)
-    record.read(sent.model or deployment.names[0], stream=bool(sent.stream))
+    record.read(deployment.asked_model(sent.model), stream=bool(sent.stream))
     model = deployment.model_name(sent.model)
     check_stream_options(sent, deployment)
     policies = deployment.policies.on("completions")

@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from paraserve.api.observed import REQUEST_ID_HEADER, record_of
 from paraserve.engines.base import EngineError
+from paraserve.observability.secrets import client_text
 from paraserve.prompt.errors import PromptError
 from paraserve.protocol.errors import RETRY_AFTER_SECONDS, ErrorBody, RequestError
 
@@ -29,7 +30,12 @@ def as_request_error(error: RequestError | EngineError | PromptError) -> Request
 
 
 def encode_error(body: ErrorBody) -> bytes:
-    return msgspec.json.encode(body)
+    """As the client gets it. What it wrote may be in it, but no key, wherever the client had put it."""
+    error = body.error
+    param = None if error.param is None else client_text(error.param)
+    return msgspec.json.encode(
+        {"error": msgspec.structs.replace(error, message=client_text(error.message), param=param)}
+    )
 
 
 class ErrorResponse(Response):
@@ -71,7 +77,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 
 async def on_bug(request: Request, error: Exception) -> Response:
     """Anything that no stage foresaw: logged with its stack, answered without it."""
-    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    log.error("%s %s failed", request.method, record_of(request.scope).endpoint, exc_info=error)
     response = error_response(internal_error())
     response.headers[REQUEST_ID_HEADER] = record_of(request.scope).id
     return response

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from paraserve.admission import Caller
 from paraserve.api.errors import error_response
+from paraserve.observability.secrets import keys_in_force, spellings
 from paraserve.protocol.errors import RequestError
 
 HEALTH_PATHS = frozenset({"/health", "/health_generate"})
@@ -52,23 +53,27 @@ class KeyRing:
     def __init__(
         self, keys: Iterable[str], file: str | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._given = [_digest(key.encode()) for key in keys]
+        self._given = list(keys)
         self._file = Path(file) if file else None
         self._clock = clock
-        self._from_file: list[bytes] = []
+        self._digests: list[bytes] = []
+        self.spellings: list[str] = []
+        """What of the keys must not be shown. Kept as they are: they are in this process's memory either way."""
         self._seen: tuple[int, int, int] | None = None
         self._looked = clock()
         if self._file is not None:
             self._read(self._file)
-            if not self._from_file:
+            if len(self._digests) == len(self._given):
                 raise KeyFileError(f"--api-key-file {self._file}: holds no key")
+        else:
+            self._admit(())
 
     def admits(self, key: bytes) -> bytes | None:
         """The digest of ``key`` if it is one of them, in a time that depends on their number only."""
         if self._file is not None and self._clock() - self._looked >= LOOK_SECONDS:
             self._look_again(self._file)
         sent = _digest(key)
-        matches = [hmac.compare_digest(sent, known) for known in (*self._given, *self._from_file)]
+        matches = [hmac.compare_digest(sent, known) for known in self._digests]
         return sent if any(matches) else None
 
     def _look_again(self, file: Path) -> None:
@@ -80,7 +85,7 @@ class KeyRing:
         except (OSError, KeyFileError) as error:
             log.warning("the file of API keys cannot be read, its last keys stay in force: %s", error)
         else:
-            log.info("read the file of API keys again: %d keys", len(self._from_file))
+            log.info("read the file of API keys again: %d keys", len(self._digests) - len(self._given))
 
     def _read(self, file: Path) -> None:
         try:
@@ -90,8 +95,13 @@ class KeyRing:
         except UnicodeDecodeError as error:
             raise KeyFileError(f"--api-key-file {file}: a key is visible ASCII characters without spaces") from error
         lines = [line.strip() for line in text.splitlines()]
-        self._from_file = [_digest(line.encode()) for line in lines if line and not line.startswith("#")]
+        self._admit([line for line in lines if line and not line.startswith("#")])
         self._seen = version
+
+    def _admit(self, from_file: Iterable[str]) -> None:
+        keys = [*self._given, *from_file]
+        self._digests = [_digest(key.encode()) for key in keys]
+        self.spellings = spellings(keys)
 
 
 def _digest(key: bytes) -> bytes:
@@ -113,6 +123,7 @@ class ApiKeys:
         self._open_paths = open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        keys_in_force.set(self._keys.spellings)
         if scope["type"] != "http" or _route_path(scope) in self._open_paths or self._admits(scope):
             await self._app(scope, receive, send)
             return

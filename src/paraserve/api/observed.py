@@ -20,6 +20,7 @@ from paraserve.observability.logs import request_id
 from paraserve.observability.metrics import Metrics
 from paraserve.observability.record import RequestRecord
 from paraserve.observability.request_log import RequestLog
+from paraserve.observability.secrets import CREDENTIAL_HEADERS, client_text, presented
 from paraserve.policies.base import RESPONSE_HEADER
 
 REQUEST_ID_HEADER = "x-request-id"
@@ -49,9 +50,10 @@ class Observed:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        # Never reset: each request has a context of its own, and the answer to a bug is made outside of this layer.
+        presented.set([value.decode("latin-1") for name, value in scope["headers"] if name in CREDENTIAL_HEADERS])
         record = RequestRecord(_id_of(scope), scope["method"], self._endpoint(scope), scope["path"])
         scope.setdefault("state", {})["record"] = record
-        # Never reset: each request has a context of its own, and the answer to a bug is made outside of this layer.
         request_id.set(record.id)
         kept = self._log.reply_size
         if kept:  # a body that goes past this layer cannot be shown
@@ -80,7 +82,7 @@ class Observed:
 
 def _id_of(scope: Scope) -> str:
     sent = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
-    return sent if _SAFE_ID.fullmatch(sent) else uuid.uuid4().hex
+    return sent if _SAFE_ID.fullmatch(sent) and client_text(sent) == sent else uuid.uuid4().hex
 
 
 def endpoint_names(routes: Iterable[BaseRoute], root_path: str) -> Callable[[Scope], str]:

@@ -29,7 +29,7 @@ from paraserve.protocol.tokenize import (
 async def tokenize(request: Request) -> Response:
     deployment = deployment_of(request)
     asked = decode_tokenize(await read_body(request, deployment.settings.max_body_size))
-    record_of(request.scope).read(asked.model or deployment.names[0], stream=False)
+    record_of(request.scope).read(deployment.asked_model(asked.model), stream=False)
     deployment.model_name(asked.model)
     if asked.prompt is not None:
         ids = await deployment.encode(asked.prompt, add_special_tokens=asked.add_special_tokens is not False)
@@ -58,7 +58,7 @@ def _tokens(request: Request, asked: TokenizeRequest, ids: list[int], text: str)
 async def detokenize(request: Request) -> Response:
     deployment = deployment_of(request)
     asked = decode_detokenize(await read_body(request, deployment.settings.max_body_size))
-    record_of(request.scope).read(asked.model or deployment.names[0], stream=False)
+    record_of(request.scope).read(deployment.asked_model(asked.model), stream=False)
     deployment.model_name(asked.model)
     check_token_ids(asked.tokens, deployment, "tokens")
     text = await asyncio.to_thread(
@@ -71,7 +71,7 @@ async def render_chat(request: Request) -> Response:
     """The prompt of a chat request, as it would be sent to the engine, and what was adapted on the way."""
     deployment = deployment_of(request)
     sent = decode_chat(await read_body(request, deployment.settings.max_body_size))
-    record_of(request.scope).read(sent.model or deployment.names[0], stream=False)
+    record_of(request.scope).read(deployment.asked_model(sent.model), stream=False)
     deployment.model_name(sent.model)
     turn = begin_turn(deployment, sent)
     with attributed(turn.ledger, turn.rules):

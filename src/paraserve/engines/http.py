@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 import aiohttp
 import msgspec
@@ -104,8 +105,9 @@ class EngineHTTP:
     """The connection pool of one engine.
 
     Args:
-        base_url: where the engine listens, with or without a slash at its end.
-        api_key: sent as a bearer token when given.
+        base_url: where the engine listens, with or without a slash at its end. A user and password in it are sent
+            with every request, and shown nowhere.
+        api_key: sent as a bearer token when given, in place of these.
         unix_socket: a socket of this machine to connect to instead of the URL's host.
         reuse: keep connections for the next request. llama.cpp's server breaks off those that it gets twice.
     """
@@ -119,11 +121,16 @@ class EngineHTTP:
         unix_socket: str | None = None,
         reuse: bool = True,
     ) -> None:
-        self.base_url = base_url.rstrip("/")
+        self.base_url, user = _without_user(base_url.rstrip("/"))
         self._unix_socket = unix_socket
         self._reuse = reuse
         self._timeouts = timeouts or HTTPTimeouts()
-        self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        self._headers = {}
+        if api_key:
+            self._headers["authorization"] = f"Bearer {api_key}"
+        elif user:
+            name, _, password = user.partition(":")
+            self._headers["authorization"] = aiohttp.encode_basic_auth(unquote(name), unquote(password))
         self._pooled: aiohttp.ClientSession | None = None
         self._fresh: aiohttp.ClientSession | None = None
 
@@ -215,6 +222,14 @@ class EngineHTTP:
 def _of_client(headers: Mapping[str, str]) -> dict[str, str]:
     """Without those that belong to this hop."""
     return {name: value for name, value in headers.items() if name.lower() not in _HOP_HEADERS}
+
+
+def _without_user(url: str) -> tuple[str, str]:
+    """A URL without, and its ``user:password``."""
+    scheme, separator, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    user, _, host = place.rpartition("@")
+    return scheme + separator + host + slash + path, user
 
 
 def unreachable() -> EngineError:

@@ -1,21 +1,25 @@
 """How log lines look: text for people, one JSON object a line for machines.
 
-Works on the standard library's ``logging``, so that every module and library writes through it unchanged. Two
-invariants: a record is one line (but for a stack, in text), whatever a client managed to get into it, and the
-server's own keys are on none.
+structlog's processors render the records of the standard library's ``logging``, so that every module and library writes
+through them unchanged. Three invariants: a record is one line (but for a stack, in text), whatever a client managed to
+get into it; the server's own keys are on none; and a stack never shows the values of variables.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextvars import ContextVar
-from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import msgspec
+from structlog.dev import ConsoleRenderer, plain_traceback
+from structlog.processors import EventRenamer, JSONRenderer, TimeStamper, format_exc_info
+from structlog.stdlib import add_log_level, add_logger_name
+from structlog.typing import EventDict, Processor
 
+from paraserve.observability.secrets import blotted, client_text, keys_in_force, spellings
 from paraserve.settings import ServerSettings
 
 FIELDS = "fields"
@@ -23,86 +27,105 @@ FIELDS = "fields"
 request_id: ContextVar[str] = ContextVar("request_id")
 """The id of the request on whose behalf the current task runs; on every line that it writes."""
 
-_REDACTED = "[redacted]"
-_SHORTEST_SECRET = 4
-"""Characters. A shorter key would cut up ordinary words, and protects nothing."""
 _CHATTY = ("httpx", "httpcore", "uvicorn.error")
-_COLORS = {"warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m"}
-_PLAIN = "\x1b[0m"
 
 
 def configure_logging(settings: ServerSettings, stream: TextIO) -> bool:
     """Send the process's log to ``stream``. Returns whether its lines are JSON."""
     terminal = stream.isatty()
     as_json = settings.log_format == "json" or (settings.log_format == "auto" and not terminal)
-    handler = logging.StreamHandler(stream)
+    handler = LogStream(stream)
     secrets = [*settings.api_key, *([settings.engine_api_key] if settings.engine_api_key else [])]
     handler.setFormatter(LineFormatter(as_json=as_json, color=terminal, secrets=secrets))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)
+    # No line shows these, and to find them out costs as much as to write it.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     for name in _CHATTY:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.root.level))
     return as_json
 
 
+class LogStream(logging.StreamHandler[TextIO]):
+    """A record that cannot be shown is told of by its origin: the library would print its arguments, keys and all."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        self.stream.write(f"a log record of {record.name} ({record.module}:{record.lineno}) cannot be shown\n")
+
+
 class LineFormatter(logging.Formatter):
-    """Args:
-    color: the severity of warnings and errors is coloured, in text.
-    secrets: texts that must not be shown.
+    """structlog's processors on a record. Its own ``ProcessorFormatter`` copies every record, which costs half as much
+    again as the line does.
+
+    Args:
+        color: colours for a terminal, in text.
+        secrets: texts that must not be shown.
     """
 
     def __init__(self, *, as_json: bool, color: bool = False, secrets: Iterable[str] = ()) -> None:
         super().__init__()
-        self._as_json = as_json
-        self._color = color
-        spelled = {spelling for secret in secrets for spelling in (secret, json.dumps(secret)[1:-1])}
-        self._secrets = sorted((s for s in spelled if len(s) >= _SHORTEST_SECRET), key=len, reverse=True)
+        time = TimeStamper("iso", key="time") if as_json else TimeStamper("%Y-%m-%d %H:%M:%S.%f", utc=False, key="time")
+        about: list[Processor] = [time, add_log_level, add_logger_name, EventRenamer("event"), _add_fields]
+        safe: list[Processor] = [format_exc_info, _withhold]
+        shape: list[Processor] = [JSONRenderer(_json)] if as_json else [_escape, _console(color)]
+        self._processors = [*about, *safe, *shape, _Blotter(secrets)]
 
     def format(self, record: logging.LogRecord) -> str:
-        line = self._json(record) if self._as_json else self._text(record)
-        for secret in self._secrets:
-            line = line.replace(secret, _REDACTED)
-        return line
-
-    def _json(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {
-            "time": _moment(record).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "event": record.getMessage(),
-            **_fields(record),
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode("utf-8", "replace")
-
-    def _text(self, record: logging.LogRecord) -> str:
+        line: Any = {"event": record.getMessage(), "_record": record, "exc_info": record.exc_info}
         level = record.levelname.lower()
-        shown = f"{_COLORS[level]}{level:<8}{_PLAIN}" if self._color and level in _COLORS else f"{level:<8}"
-        moment = _moment(record).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-        parts = [moment, shown, f"{record.name}:", _printable(record.getMessage())]
-        parts += [f"{name}={_value(value)}" for name, value in _fields(record).items()]
-        stack = "\n" + self.formatException(record.exc_info) if record.exc_info else ""
-        return " ".join(parts) + stack
+        for process in self._processors:
+            line = process(None, level, line)
+        return str(line)
 
 
-def _moment(record: logging.LogRecord) -> datetime:
-    return datetime.fromtimestamp(record.created, UTC)
+def _console(color: bool) -> Processor:
+    # Without this formatter it takes the one of whatever package is installed, and some show locals.
+    return ConsoleRenderer(
+        colors=color, sort_keys=False, timestamp_key="time", pad_event_to=0, exception_formatter=plain_traceback
+    )
 
 
-def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
-    fields: Mapping[str, Any] = getattr(record, FIELDS, {})
+def _add_fields(_logger: Any, _name: str, event: EventDict) -> EventDict:
     current = request_id.get(None)
-    return fields if current is None else {"request_id": current, **fields}
+    if current is not None:
+        event["request_id"] = current
+    event.update(getattr(event["_record"], FIELDS, {}))
+    return event
+
+
+def _withhold(_logger: Any, _name: str, event: EventDict) -> EventDict:
+    """What is said about a case, or by a failure, may hold what a client sent."""
+    if event["event"] != event.pop("_record").msg:
+        event["event"] = client_text(event["event"])
+    if "exception" in event:
+        event["exception"] = client_text(event["exception"])
+    return event
+
+
+def _json(event: EventDict, **_: Any) -> str:
+    try:
+        return msgspec.json.encode(event, enc_hook=str).decode()
+    except UnicodeEncodeError:  # half of a character; the standard library escapes it
+        return json.dumps(event, default=str)
+
+
+def _escape(_logger: Any, _name: str, event: EventDict) -> EventDict:
+    """Without what would move a terminal's cursor or begin a line of its own."""
+    shown = {name: _printable(value) if isinstance(value, str) else value for name, value in event.items()}
+    if "exception" in event:
+        shown["exception"] = "\n".join(map(_printable, event["exception"].split("\n")))
+    return shown
 
 
 def _printable(text: str) -> str:
-    """Without what would move a terminal's cursor or begin a line of its own."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def _value(value: Any) -> str:
-    if isinstance(value, str):
-        plain = value.isprintable() and value and not any(c in ' "=' for c in value)
-        return value if plain else _printable(json.dumps(value, ensure_ascii=False))
-    return _printable(msgspec.json.encode(value, enc_hook=str).decode("utf-8", "replace"))
+class _Blotter:
+    """The last processor: what it is given is the line."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._secrets = spellings(secrets)
+
+    def __call__(self, _logger: Any, _name: str, line: Any) -> str:
+        return blotted(line, (*self._secrets, *keys_in_force.get()))

@@ -15,6 +15,7 @@ import msgspec
 
 from paraserve.observability.logs import FIELDS
 from paraserve.observability.record import RequestRecord
+from paraserve.observability.secrets import REDACTED, client_text
 
 Detail = Literal["off", "metadata", "parameters", "bodies"]
 
@@ -33,17 +34,26 @@ _DATA_URL = re.compile(r'(data:[\w.+/-]{1,100}[;,])[^"\s]{64,}')
 _BASE64 = re.compile(r"(?<![\w+/=-])(?:[A-Za-z0-9+/=_-]|\\/|\\u00(?:2[bBfFdD]|3[dD])){256,}+")
 """Base64 as JSON writers spell it: some escape the slash, the plus and the equals sign."""
 _CREDENTIAL = re.compile(
-    r'("[^"\\]{0,40}(?:api[_-]?key|authorization|secret|password|access_token)"\s*:\s*")(?:[^"\\]|\\.)*', re.IGNORECASE
+    r'("(?:[^"\\]{0,40}(?:api[_-]?key|authorization|secret|passw(?:or)?d|[a-z][_-]token)|bearer|credentials?|token)"'
+    r'\s*:[\s\[]*")(?:[^"\\]|\\.)*',
+    re.IGNORECASE,
 )
+_LONGEST_KEY = 4096
+"""Characters of a reply that are kept beyond those that are shown: a key may be cut by the end of the first, and then
+it is not found."""
 
 
 def shortened(body: bytes | bytearray, size: int) -> str:
     """A body as the log shows it: blobs as their length, credentials blotted out, cut to ``size`` characters."""
-    text = body[:_WINDOW].decode("utf-8", "replace")
+    text = _shown(body)
+    return text if len(text) <= size and len(body) <= _WINDOW else f"{text[:size]}...({len(body)} bytes in all)"
+
+
+def _shown(body: bytes | bytearray) -> str:
+    text = client_text(body[:_WINDOW].decode("utf-8", "replace"))
     text = _DATA_URL.sub(lambda match: f"{match[1]}...({len(match[0])} characters)", text)
     text = _BASE64.sub(lambda match: f"{match[0][:16]}...({len(match[0])} characters)", text)
-    text = _CREDENTIAL.sub(r"\1[redacted]", text)
-    return text if len(text) <= size and len(body) <= _WINDOW else f"{text[:size]}...({len(body)} bytes in all)"
+    return _CREDENTIAL.sub(rf"\1{REDACTED}", text)
 
 
 def parameters(body: bytes) -> dict[str, Any]:
@@ -53,7 +63,7 @@ def parameters(body: bytes) -> dict[str, Any]:
     except msgspec.DecodeError:
         return {}
     return {
-        name[:_PARAMETER]: _items(raw) if name in CONTENT_FIELDS else _parameter(name, bytes(raw))
+        client_text(name)[:_PARAMETER]: _items(raw) if name in CONTENT_FIELDS else _parameter(name, bytes(raw))
         for name, raw in fields.items()
     }
 
@@ -82,7 +92,7 @@ class RequestLog:
 
     def __init__(self, detail: Detail, size: int) -> None:
         self._detail = detail
-        self.reply_size = size if detail == "bodies" else 0
+        self.reply_size = size + _LONGEST_KEY if detail == "bodies" else 0
         """Bytes of a reply that the record should keep."""
         self._size = size
 
@@ -99,7 +109,7 @@ class RequestLog:
         if self._detail != "off" and log.isEnabledFor(level):
             fields = {**line_of(record), **record.sent}
             if self.reply_size:
-                fields["reply"] = shortened(record.reply, self.reply_size)
+                fields["reply"] = _shown(record.reply)[: self._size]
             log.log(level, "request", extra={FIELDS: fields})
 
 
@@ -114,7 +124,7 @@ def line_of(record: RequestRecord) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "method": record.method,
         "endpoint": record.endpoint,
-        "path": record.path[:_PARAMETER] if record.endpoint == "other" else None,
+        "path": client_text(record.path)[:_PARAMETER] if record.endpoint == "other" else None,
         "model": record.model,
         "stream": record.stream or None,
         "status": record.status,

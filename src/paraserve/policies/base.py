@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from paraserve.observability.secrets import client_text
 from paraserve.protocol.errors import RequestError
 from paraserve.settings import ServerSettings
 
@@ -116,7 +117,7 @@ class PolicyLedger:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    text = client_text(repr(value))
     return text if len(text) <= 100 else text[:97] + "..."
 
 

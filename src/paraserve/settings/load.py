@@ -67,7 +67,10 @@ def _check(settings: ServerSettings, origins: Mapping[str, str]) -> None:
     for url in settings.engine_url:
         if not url.startswith(("http://", "https://")):
             source = origins["engine_url"]
-            raise ConfigurationError(f"{source}: {url!r} is not valid: expected http://host:port or https://host:port")
+            shown = url.rpartition("@")[2]  # what stands before is a password
+            raise ConfigurationError(
+                f"{source}: {shown!r} is not valid: expected http://host:port or https://host:port"
+            )
     check_access(settings, origins)
     dependents = {
         "max_queued_requests_per_key": "max_concurrent_requests_per_key",
