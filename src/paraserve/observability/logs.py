@@ -68,7 +68,7 @@ class LineFormatter(logging.Formatter):
         about: list[Processor] = [time, add_log_level, add_logger_name, EventRenamer("event"), _add_fields]
         safe: list[Processor] = [format_exc_info, _withhold]
         shape: list[Processor] = [JSONRenderer(_json)] if as_json else [_escape, _console(color)]
-        self._processors = [*about, *safe, *shape, _Blotter(secrets)]
+        self._processors: list[Processor] = [*about, *safe, *shape, _Blotter(secrets)]
 
     def format(self, record: logging.LogRecord) -> str:
         line: Any = {"event": record.getMessage(), "_record": record, "exc_info": record.exc_info}
