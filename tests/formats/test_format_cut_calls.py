@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import product
 
 import pytest
@@ -13,8 +14,8 @@ from paraserve.formats.families import FORMATS
 from paraserve.formats.output import parser_for
 from paraserve.formats.render import Call, render
 from paraserve.formats.response_template import read_response_template
-from paraserve.formats.spec import Elements, Format, JsonEnvelope, JsonObject, Text, pieces
-from paraserve.formats.types import ReplyStart
+from paraserve.formats.spec import Elements, Format, JsonEnvelope, JsonObject, Parameters, Text, pieces
+from paraserve.formats.types import FinishReason, ReplyStart, ToolSpec
 
 WITH_CALLS = [format for format in FORMATS if format.calls]
 PASSED_THROUGH = [f for f in WITH_CALLS if isinstance(f.calls[0].arguments, JsonObject | JsonEnvelope)]
@@ -161,3 +162,44 @@ def test_elements_that_break_are_said_once() -> None:
         folded, _ = parse(format, text[:value_end] + junk + text[value_end:], start=ReplyStart.CONTENT)
         shown = folded.calls[0].arguments + folded.content
         assert (shown.count("w1w"), shown.count("w2w")) == (1, 1), shown
+
+
+IN_ELEMENTS = [f for f in WITH_CALLS if isinstance(f.calls[0].arguments, Parameters)]
+TYPED = ToolSpec(
+    "set_all",
+    {
+        "type": "object",
+        "properties": {
+            "word": {"type": "string"},
+            "on": {"type": "boolean"},
+            "off": {"type": ["boolean", "null"]},
+            "rate": {"type": "number"},
+            "opts": {"type": "object"},
+            "days": {"type": "array"},
+        },
+    },
+)
+
+
+@pytest.mark.parametrize("format", IN_ELEMENTS, ids=lambda format: format.name)
+@pytest.mark.parametrize("reason", ["length", "abort"])
+def test_what_a_cut_leaves_of_tagged_arguments_is_a_prefix_of_the_whole(format: Format, reason: FinishReason) -> None:
+    """No half of a tag in a value, and no value of another type than the whole one has."""
+    values = {
+        "word": "x < y",
+        "on": True,
+        "off": None,
+        "rate": 1.5,
+        "opts": {"a": [1, "é"]},
+        "days": [True, "b"],
+    }
+    call = Call("set_all", values, "id0000001" if format.ids == "nine" else "")
+    text = render(format, content="", calls=[call], start=ReplyStart.CONTENT)
+    options = {"tools": (TYPED,), "start": ReplyStart.CONTENT}
+    whole = parse(format, text, **options)[0].calls[0].arguments
+    assert json.loads(whole) == values
+    for cut in range(len(text)):
+        folded, _ = parse(format, text[:cut], reason, **options)
+        if folded.calls:
+            assert whole.startswith(folded.calls[0].arguments), text[:cut]
+            assert parse(format, list(text[:cut]), reason, **options)[0].comparable == folded.comparable

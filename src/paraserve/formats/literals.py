@@ -313,3 +313,23 @@ def convert(text: str, dialect: Dialect = JSON) -> str | None:
     if not reader.closed or reader.broken or text[end:].strip():
         return None
     return "".join(reader.out).strip()
+
+
+def cut_literal(text: str) -> tuple[str, str] | None:
+    """What can be told in JSON of a literal (JSON's or Python's) that a cut may have shortened, and what of it cannot:
+    half a word. None when the text begins no literal."""
+    for dialect in (JSON, PYTHON):
+        if (whole := convert(text, dialect)) is not None:
+            return whole, ""
+        reader = LiteralReader(dialect)
+        end = reader.read(text, 0)
+        reader.flush()
+        if not reader.broken and not (reader.closed and text[end:].strip()) and _may_be_scalar(reader.rest, dialect):
+            return "".join(reader.out), reader.rest
+    return None
+
+
+def _may_be_scalar(text: str, dialect: Dialect) -> bool:
+    """Whether a word may begin like this that JSON would write in another way (nothing at all may)."""
+    words = _PYTHON_WORDS if dialect.python else ()
+    return any(word.startswith(text.strip()) for word in words) if text else True

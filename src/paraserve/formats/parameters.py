@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paraserve.formats.literals import LiteralReader, encode_string, escape, space_end
+from paraserve.formats.literals import cut_literal, encode_string, escape, space_end
 from paraserve.formats.patterns import Markers, Pattern
 from paraserve.formats.schema import (
     ANYTHING,
@@ -142,11 +142,8 @@ class _KeyedReader(ABC):
         held = self._head if self._head is not None else "".join(self._held or ())
         if (self._head is None and self._held is None) or not held:
             return
-        reader = LiteralReader()
-        end = reader.read(held, 0)
-        reader.flush()
-        is_literal = not (reader.broken or reader.rest or held[end:].strip())
-        self.out.append("".join(reader.out) if is_literal else '"' + escape(held))
+        written, self.rest = cut_literal(held) or ('"' + escape(held), "")
+        self.out.append(written)
 
 
 class ParametersReader(_KeyedReader):
@@ -191,7 +188,8 @@ class ParametersReader(_KeyedReader):
         part = self._markup.end_part.search(text, position)
         _, closing, rest = part[0].partition(self._markup.close) if part else ("", "", "")
         if part is None or not closing:
-            self._take(text[position:])
+            half = part is not None and not ended  # of the closing markup: the cut fell into it
+            self._take(text[position : part.start()] if part and half else text[position:])
             self._flush()
             return
         self._take(text[position : part.start()])
