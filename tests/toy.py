@@ -19,6 +19,7 @@ from paraserve.engines.base import EngineInfo
 from paraserve.engines.scripted import ScriptedEngine, ScriptedReply
 from paraserve.prompt.checkpoint import Checkpoint
 from paraserve.prompt.template import ChatTemplate
+from paraserve.prompt.token_table import BlankPrefix
 from paraserve.settings import ServerSettings
 from paraserve.startup import choose_format, join
 
@@ -45,6 +46,8 @@ EVERY_CONSTRAINT = frozenset({"json_schema", "json_object", "regex", "ebnf", "la
 
 class ByteTokenizer:
     """Ids 0 to 255 are the bytes; markers follow."""
+
+    blank_prefix = BlankPrefix()
 
     def __init__(self, *, bos: str | None = None) -> None:
         self.added_tokens = {text: 256 + i for i, text in enumerate(MARKERS)}

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from paraserve.formats.spec import Format, Reasoning
 from paraserve.generation.detokenize import Detokenizer, reply_vocabulary
+from paraserve.prompt.token_table import BlankPrefix
 
 TEXT = "naïve 北京 🌤️ e\u0301"
 
@@ -51,6 +52,7 @@ class _Vocabulary:
     added_tokens: ClassVar = {"<eos>": 1, "<|call|>": 2, "<|pad|>": 3, "<tool>": 4}
     special_ids = frozenset({1, 2, 3})
     eos_token_ids = frozenset({1})
+    blank_prefix = BlankPrefix()
     token_bytes = staticmethod(byte_token)
 
 

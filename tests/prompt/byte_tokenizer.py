@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from paraserve.prompt.token_table import BlankPrefix
+
 
 class ByteTokenizer:
     """One id a byte."""
@@ -10,6 +12,7 @@ class ByteTokenizer:
     added_tokens: Mapping[str, int] = {}
     special_ids: frozenset[int] = frozenset()
     eos_token_ids: frozenset[int] = frozenset()
+    blank_prefix = BlankPrefix()
     bos_token: str | None = None
     eos_token: str | None = None
 

@@ -65,12 +65,22 @@ def test_text_comes_back(tokenizer, text):
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def test_a_file_that_lists_no_special_tokens_has_those_of_its_time(tmp_path):
+@pytest.mark.parametrize("version", ["v3", "v7"])
+def test_a_file_that_lists_no_special_tokens_has_those_of_its_time(tmp_path, version):
     file = tekken(special_tokens=None)
-    file["config"] |= {"default_num_special_tokens": 30, "default_vocab_size": 30 + len(PIECES)}
+    file["config"] |= {"version": version, "default_num_special_tokens": 30, "default_vocab_size": 30 + len(PIECES)}
     (tmp_path / "tekken.json").write_text(json.dumps(file))
     tokenizer = TekkenTokenizer(tmp_path / "tekken.json")
     assert tokenizer.encode("[TOOL_CALLS][/SYSTEM_PROMPT]<SPECIAL_29>") == [9, 18, 29]
+
+
+@pytest.mark.parametrize("version", ["v11", "v13", "v99", None])
+def test_a_later_file_that_lists_no_special_tokens_is_refused(tmp_path, version):
+    file = tekken(special_tokens=None)
+    file["config"]["version"] = version
+    (tmp_path / "tekken.json").write_text(json.dumps(file))
+    with pytest.raises(CheckpointError, match=f"version {version} has to list its special tokens"):
+        load_checkpoint(tmp_path)
 
 
 def test_a_checkpoint_with_tekken_alone_loads(directory):

@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, trainers
 
+from paraserve.formats.spec import Format
+from paraserve.generation.detokenize import reply_vocabulary
 from paraserve.prompt import hf_tokenizer, tiktoken_tokenizer
 from paraserve.prompt.exactness import CORPUS, first_difference, probe_texts
 from paraserve.prompt.hf_tokenizer import HuggingFaceTokenizer, TokenizerFileError
@@ -107,6 +109,68 @@ def test_a_model_that_fastokens_lacks_is_encoded_by_tokenizers(caplog):
     assert "cannot read" in caplog.text
     assert made.token_bytes(1) == b" "
     assert made.token_bytes(3) == b"\n"
+
+
+PREFIXES = {
+    "every text": {"normalizer": {"type": "Prepend", "prepend": "\u2581"}},
+    "every text, by cutting": {"pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "always"}},
+    "every text, in an older spelling": {"pre_tokenizer": {"type": "Metaspace", "add_prefix_space": True}},
+    "the first text": {"pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "first"}},
+    "none": {"pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "never"}},
+}
+"""How files say what text gets a blank of the tokenizer's own in front."""
+
+
+def blank_spelling(steps: dict) -> HuggingFaceTokenizer:
+    """A vocabulary in SentencePiece's spelling, with a run of blanks as an added token, as in large models."""
+    letters = {letter: number for number, letter in enumerate("\u2581abc<>/|d")}
+    normalizers = [steps["normalizer"]] if "normalizer" in steps else []
+    replaced = {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}
+    cut = steps.get("pre_tokenizer")
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    document = {
+        "added_tokens": [
+            {"id": 20, "content": "<|b|>", "special": True, **flags},
+            {"id": 21, "content": "\u2581\u2581", "special": False, **flags},
+        ],
+        "normalizer": {"type": "Sequence", "normalizers": [*normalizers, replaced]},
+        "pre_tokenizer": cut and {**cut, "replacement": "\u2581", "split": False},
+        "decoder": {
+            "type": "Sequence",
+            "decoders": [
+                {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
+                {"type": "Fuse"},
+                {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+            ],
+        },
+        "model": {"type": "BPE", "vocab": letters | {"<|b|>": 20, "\u2581\u2581": 21}, "merges": []},
+    }
+    return HuggingFaceTokenizer(json.dumps(document), {"eos_token": "<|b|>"})
+
+
+@pytest.mark.parametrize("kind", PREFIXES)
+@pytest.mark.parametrize("text", ["ab", "ab c", "<|b|>ab", "ab<|b|>c<|b|>d", "<|b|>"])
+def test_a_blank_that_the_tokenizer_puts_in_front_is_no_part_of_the_text(kind, text):
+    tokenizer = blank_spelling(PREFIXES[kind])
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    before, _, reply = text.partition("<|b|>")
+    if reply:
+        ids = tokenizer.encode(text)
+        cut = ids.index(20) + 1
+        detokenizer = reply_vocabulary(tokenizer, Format("plain")).detokenizer(False, before=20)
+        assert detokenizer.feed(ids[cut:]) == reply
+        assert tokenizer.decode(ids[:cut]) == f"{before}<|b|>"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in PREFIXES if kind != "none"])
+def test_a_hidden_token_leaves_the_beginning_of_a_text_where_it_was(kind):
+    tokenizer = blank_spelling(PREFIXES[kind])
+    assert tokenizer.decode([20, *tokenizer.encode("ab")], skip_special_tokens=True) == "ab"
+
+
+def test_blanks_that_are_an_added_token_are_blanks_in_text():
+    assert blank_spelling(PREFIXES["none"]).token_bytes(21) == b"  "
+    assert blank_spelling(PREFIXES["none"]).token_bytes(20) == b"<|b|>"
 
 
 def test_tokens_that_only_the_config_names_are_added(small_json):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from paraserve.formats.spec import Format
+from paraserve.prompt.token_table import BlankPrefix
 from paraserve.prompt.tokenizer import Tokenizer
 
 _new_decoder = codecs.getincrementaldecoder("utf-8")
@@ -73,6 +74,38 @@ class Detokenizer:
         return self._decoder.decode(b"", True)
 
 
+class PrefixedDetokenizer(Detokenizer):
+    """Leaves out the blanks that the tokenizer itself puts in front of text, and so a model that was trained on it.
+
+    Args:
+        prefix: where it puts them.
+        before: the id that the first stands behind; None at a text's beginning.
+    """
+
+    __slots__ = ("_due", "_prefix")
+
+    def __init__(
+        self,
+        token_bytes: Callable[[int], bytes],
+        hidden: Collection[int],
+        texts: dict[int, str] | None,
+        *,
+        prefix: BlankPrefix,
+        before: int | None,
+    ) -> None:
+        super().__init__(token_bytes, hidden, texts)
+        self._prefix = prefix
+        self._due = prefix.begins(before)
+
+    def pieces(self, token_ids: Sequence[int]) -> list[str]:
+        pieces = super().pieces(token_ids)
+        for place, token_id in enumerate(token_ids):
+            if self._due and token_id not in self._prefix.after:
+                pieces[place] = pieces[place].removeprefix(" ")
+            self._due = self._prefix.follows(token_id, shown=token_id not in self._hidden, due=self._due)
+        return pieces
+
+
 @dataclass(frozen=True, slots=True)
 class ReplyVocabulary:
     """What a reply needs to know of the tokenizer, worked out once for a model and its output format.
@@ -82,18 +115,23 @@ class ReplyVocabulary:
         hidden: special ids that ``skip_special_tokens`` leaves out of the text: never those that spell a marker of
             the output format.
         end_ids: ids that end a reply and are no part of its text.
+        blank_prefix: where the tokenizer puts a blank of its own.
     """
 
     token_bytes: Callable[[int], bytes]
     hidden: frozenset[int] = frozenset()
     end_ids: frozenset[int] = frozenset()
+    blank_prefix: BlankPrefix = field(default_factory=BlankPrefix)
     _texts: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
     """Of the ids that are not hidden."""
 
-    def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
-        if not skip_special_tokens:
-            return Detokenizer(self.token_bytes, frozenset())
-        return Detokenizer(self.token_bytes, self.hidden, self._texts)
+    def detokenizer(self, skip_special_tokens: bool, before: int | None = None) -> Detokenizer:
+        """Args: before: the id that the reply's first stands behind, the prompt's last; None at a text's beginning."""
+        hidden, texts = (self.hidden, self._texts) if skip_special_tokens else (frozenset[int](), None)
+        prefix = self.blank_prefix
+        if prefix.after or (prefix.at_start and before is None):
+            return PrefixedDetokenizer(self.token_bytes, hidden, texts, prefix=prefix, before=before)
+        return Detokenizer(self.token_bytes, hidden, texts)
 
 
 def reply_vocabulary(tokenizer: Tokenizer, format: Format, end_ids: Iterable[int] = ()) -> ReplyVocabulary:
@@ -104,4 +142,5 @@ def reply_vocabulary(tokenizer: Tokenizer, format: Format, end_ids: Iterable[int
         token_bytes=tokenizer.token_bytes,
         hidden=tokenizer.special_ids - shown,
         end_ids=frozenset(end_ids) | tokenizer.eos_token_ids | stops,
+        blank_prefix=tokenizer.blank_prefix,
     )

@@ -102,7 +102,7 @@ def _run(plan: ReplyPlan, prompt: PromptPlan, index: int, of_prompt: int, vocabu
     )
     choice = Choice(
         index,
-        detokenizer=vocabulary.detokenizer(plan.skip_special_tokens),
+        detokenizer=vocabulary.detokenizer(plan.skip_special_tokens, before=prompt.token_ids[-1]),
         parser=RawText(parser) if plan.raw else parser,
         end_ids=vocabulary.end_ids.union(sampling.stop_token_ids) if sampling.stop_token_ids else vocabulary.end_ids,
         max_tokens=sampling.max_tokens,

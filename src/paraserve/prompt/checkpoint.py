@@ -16,10 +16,13 @@ import msgspec
 from paraserve.prompt.errors import CheckpointError
 from paraserve.prompt.gguf import GgufModel, gguf_model, gguf_tokenizer
 from paraserve.prompt.hf_tokenizer import SPECIAL_TOKEN_NAMES, HuggingFaceTokenizer, TokenizerFileError, token_text
+from paraserve.prompt.sentencepiece_files import model_file
+from paraserve.prompt.sentencepiece_tokenizer import SentencePieceTokenizer
 from paraserve.prompt.tekken_tokenizer import TekkenTokenizer
 from paraserve.prompt.template import ChatTemplate
 from paraserve.prompt.tiktoken_tokenizer import TiktokenTokenizer
 from paraserve.prompt.tokenizer import Tokenizer
+from paraserve.prompt.vocabulary_files import has_vocabulary_files, read_vocabulary_files
 
 DEFAULT_TEMPLATE = "default"
 TOOL_TEMPLATE = "tool_use"
@@ -122,8 +125,8 @@ def _read_model(path: Path) -> _ModelFiles:
 def _read_tokenizer(path: Path, config: Mapping[str, Any]) -> tuple[Tokenizer, dict[str, str]]:
     """The tokenizer, and its named special tokens."""
     if path.is_file():
-        model: GgufModel = gguf_model(path)
-        return gguf_tokenizer(path, model.metadata), dict(model.special_tokens)
+        gguf: GgufModel = gguf_model(path)
+        return gguf_tokenizer(path, gguf.metadata), dict(gguf.special_tokens)
     try:
         if (path / "tokenizer.json").is_file():
             tokenizer: Tokenizer = HuggingFaceTokenizer.from_directory(path)
@@ -132,9 +135,14 @@ def _read_tokenizer(path: Path, config: Mapping[str, Any]) -> tuple[Tokenizer, d
         elif (path / "tekken.json").is_file():
             tokenizer = TekkenTokenizer(path / "tekken.json")
             return tokenizer, dict(tokenizer.special_tokens)
+        elif (model := model_file(path)) is not None:
+            tokenizer = SentencePieceTokenizer(model)
+            return tokenizer, dict(tokenizer.special_tokens)
+        elif has_vocabulary_files(path):
+            tokenizer = read_vocabulary_files(path, config)
         else:
             raise CheckpointError(
-                f"{path} has no tokenizer.json, no tiktoken.model and no tekken.json: "
+                f"{path} has no tokenizer.json, tiktoken.model, tekken.json, tokenizer.model or vocab.json: "
                 "give a directory that has one with --tokenizer-path"
             )
     except TokenizerFileError as error:

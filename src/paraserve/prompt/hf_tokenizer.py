@@ -19,7 +19,9 @@ import tokenizers
 
 from paraserve.prompt.exactness import first_difference, probe_texts
 from paraserve.prompt.token_table import (
+    SPACE,
     AddedToken,
+    BlankPrefix,
     PieceDecoder,
     TableTokenizer,
     TokenTable,
@@ -97,9 +99,8 @@ class HuggingFaceTokenizer(TableTokenizer):
         if missing:
             document["added_tokens"] = [*document.get("added_tokens", []), *missing]
             tokenizer_json = json.dumps(document, ensure_ascii=False)
-        added = _added_tokens(document, config)
-        table = TokenTable(_pieces(document, source), _piece_decoder(document, source), added)
-        super().__init__(table, _special_tokens(config))
+        table = TokenTable(_pieces(document, source), _piece_decoder(document, source), _added_tokens(document, config))
+        super().__init__(table, _special_tokens(config), _blank_prefix(document))
         self._encoder = _choose_encoder(tokenizer_json, table.added_tokens, source)
         self._add_bos = config.get("add_bos_token")
         self._add_eos = config.get("add_eos_token")
@@ -177,11 +178,13 @@ def _added_tokens(document: Mapping[str, Any], config: Mapping[str, Any]) -> lis
     declared = {int(number): token for number, token in config.get("added_tokens_decoder", {}).items()}
     special = set(_special_tokens(config).values())
     special.update(filter(None, map(token_text, config.get("additional_special_tokens") or ())))
+    byte_level = any(step.get("type") == "ByteLevel" for step in _steps(document.get("decoder"), "decoders"))
     return [
         AddedToken(
             id=token["id"],
             text=token["content"],
             special=bool(declared.get(token["id"], token).get("special")) or token["content"] in special,
+            blanks=not byte_level,
         )
         for token in document.get("added_tokens", [])
     ]
@@ -198,8 +201,7 @@ def _pieces(document: Mapping[str, Any], source: str) -> Iterable[tuple[str, int
 
 def _piece_decoder(document: Mapping[str, Any], source: str) -> PieceDecoder:
     """From the file's ``decoder`` section, which says how entries are spelled."""
-    decoder = document.get("decoder") or {}
-    steps = decoder.get("decoders", []) if decoder.get("type") == "Sequence" else [decoder]
+    steps = _steps(document.get("decoder"), "decoders")
     kinds = {step.get("type") for step in steps}
     if "ByteLevel" in kinds:
         return byte_level_decoder()
@@ -211,6 +213,26 @@ def _piece_decoder(document: Mapping[str, Any], source: str) -> PieceDecoder:
     if "ByteFallback" in kinds:
         return metaspace_decoder()
     raise TokenizerFileError(f"{source} has a decoder of a kind that is not supported: {sorted(map(str, kinds))}")
+
+
+def _blank_prefix(document: Mapping[str, Any]) -> BlankPrefix:
+    """From the steps that write it: both spell a blank as SentencePiece does."""
+    added = document.get("added_tokens", [])
+    for step in _steps(document.get("normalizer"), "normalizers"):
+        if step.get("type") == "Prepend" and step.get("prepend") == SPACE:
+            # A token that is matched in normalized text has no such step behind it.
+            return BlankPrefix(True, frozenset(token["id"] for token in added if not token.get("normalized")))
+    for step in _steps(document.get("pre_tokenizer"), "pretokenizers"):
+        scheme = step.get("prepend_scheme", "always" if step.get("add_prefix_space") else "never")
+        if step.get("type") == "Metaspace" and scheme != "never":
+            return BlankPrefix(True, frozenset(token["id"] for token in added if scheme == "always"))
+    return BlankPrefix()
+
+
+def _steps(section: Any, of_sequence: str) -> list[dict[str, Any]]:
+    if not isinstance(section, dict):
+        return []
+    return list(section.get(of_sequence, [])) if section.get("type") == "Sequence" else [section]
 
 
 def _choose_encoder(text: str, added_tokens: Mapping[str, int], source: str) -> FastEncoder | ReferenceEncoder:

@@ -35,6 +35,7 @@ class TekkenConfig(msgspec.Struct):
     default_vocab_size: int
     """Special tokens counted in; the file may list more entries, which the model has no row for."""
     default_num_special_tokens: int
+    version: str | None = None
 
 
 class TekkenFile(msgspec.Struct):
@@ -48,7 +49,10 @@ UNLISTED_SPECIALS = (
     *("[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]", "<pad>", "[IMG_BREAK]", "[IMG_END]", "[PREFIX]", "[MIDDLE]"),
     *("[SUFFIX]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[TOOL_CONTENT]"),
 )
-"""The special tokens, by id, of files from before files listed them (`mistral-common`, up to version v7)."""
+"""The special tokens, by id, of files from before files listed them."""
+
+UNLISTED_VERSIONS = ("v1", "v2", "v3", "v7")
+"""The versions that may leave them out (`mistral-common` refuses a later one, too)."""
 
 NAMED_SPECIALS = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 
@@ -85,6 +89,8 @@ def _specials(file: TekkenFile) -> dict[str, int]:
     """Ids of all special tokens, those included that only have a place."""
     count = file.config.default_num_special_tokens
     listed = file.special_tokens
+    if listed is None and file.config.version not in UNLISTED_VERSIONS:
+        raise ValueError(f"a file of version {file.config.version} has to list its special tokens")
     by_id = dict(enumerate(UNLISTED_SPECIALS)) if listed is None else {token.rank: token.token_str for token in listed}
     if by_id and not 0 <= min(by_id) <= max(by_id) < count:
         raise ValueError(f"a special token's id is outside 0 to {count - 1}")

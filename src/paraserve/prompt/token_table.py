@@ -1,7 +1,7 @@
 """Which bytes every token id stands for.
 
 Never knows how text becomes ids. Two invariants: an id below `TokenTable.size` has exactly one byte string (empty for
-an id that the vocabulary leaves unused), and an added token's bytes are its text in UTF-8.
+an id that the vocabulary leaves unused), and an added token's bytes are what it stands for in UTF-8.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from dataclasses import dataclass
 PieceDecoder = Callable[[str], bytes]
 """Bytes of one vocabulary entry as the tokenizer file spells it."""
 
+SPACE = "\u2581"
+"""How SentencePiece spells a blank."""
+
 
 @dataclass(frozen=True, slots=True)
 class AddedToken:
@@ -21,6 +24,31 @@ class AddedToken:
     id: int
     text: str
     special: bool
+    blanks: bool = False
+    """Whether ``text`` spells blanks as SentencePiece does: its vocabularies have runs of blanks as added tokens."""
+
+    @property
+    def spelled(self) -> bytes:
+        """What it stands for. A special token is a name, and means itself."""
+        return (self.text.replace(SPACE, " ") if self.blanks and not self.special else self.text).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class BlankPrefix:
+    """The blank that some tokenizers put in front of text that they encode, and that decoding takes away again."""
+
+    at_start: bool = False
+    """In front of a whole text."""
+    after: frozenset[int] = frozenset()
+    """The added tokens behind which text gets it."""
+
+    def begins(self, before: int | None) -> bool:
+        """Whether text behind ``before`` begins with it (None: at the beginning of a text)."""
+        return self.at_start if before is None else before in self.after
+
+    def follows(self, token_id: int, *, shown: bool, due: bool) -> bool:
+        """The same behind ``token_id``, where it was ``due`` before it. A token that is not shown changes nothing."""
+        return token_id in self.after or (due and not shown)
 
 
 def _byte_level_alphabet() -> dict[str, int]:
@@ -44,7 +72,7 @@ def byte_level_decoder() -> PieceDecoder:
     return decode
 
 
-def metaspace_decoder(space: str = "\u2581") -> PieceDecoder:
+def metaspace_decoder(space: str = SPACE) -> PieceDecoder:
     """For SentencePiece vocabularies: ``space`` is a blank, and ``<0x0A>`` is one raw byte."""
     raw_byte = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
@@ -78,7 +106,7 @@ class TokenTable:
         return table
 
     def _adopt(self, by_id: dict[int, bytes], added: Sequence[AddedToken]) -> None:
-        by_id.update((token.id, token.text.encode()) for token in added)
+        by_id.update((token.id, token.spelled) for token in added)
         self.size = max(by_id, default=-1) + 1
         self._bytes = tuple(by_id.get(number, b"") for number in range(self.size))
         self.added_tokens: Mapping[str, int] = {token.text: token.id for token in added}
@@ -100,13 +128,16 @@ class TokenTable:
 class TableTokenizer:
     """What every tokenizer over a table does alike; a subclass adds how text becomes ids."""
 
-    def __init__(self, table: TokenTable, special_tokens: Mapping[str, str]) -> None:
+    def __init__(
+        self, table: TokenTable, special_tokens: Mapping[str, str], blank_prefix: BlankPrefix | None = None
+    ) -> None:
         """
         Args:
             special_tokens: named special tokens, by the variable that templates read.
         """
         self._table = table
         self.special_tokens = special_tokens
+        self.blank_prefix = blank_prefix or BlankPrefix()
         eos = table.added_tokens.get(special_tokens.get("eos_token", ""))
         self.eos_token_ids = frozenset(() if eos is None else (eos,))
 
@@ -134,4 +165,17 @@ class TableTokenizer:
         return self._table.token_bytes(token_id)
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        if self.blank_prefix.at_start:
+            return self._decode_without_prefix(token_ids, self.special_ids if skip_special_tokens else frozenset())
         return self._table.decode(token_ids, skip_special_tokens=skip_special_tokens)
+
+    def _decode_without_prefix(self, token_ids: Sequence[int], hidden: frozenset[int]) -> str:
+        prefix, pieces = self.blank_prefix, []
+        due = prefix.begins(None)
+        for token_id in token_ids:
+            piece = self.token_bytes(token_id)
+            shown = token_id not in hidden
+            if shown:
+                pieces.append(piece.removeprefix(b" ") if due and token_id not in prefix.after else piece)
+            due = prefix.follows(token_id, shown=shown, due=due)
+        return b"".join(pieces).decode("utf-8", "replace")

@@ -1,13 +1,16 @@
 """Text to token ids and back, behind one small interface.
 
 Never knows about messages or templates. Two invariants: `Tokenizer.encode` gives the ids of the checkpoint's own
-reference tokenizer, and joining `Tokenizer.token_bytes` over ids gives the exact bytes of the text they stand for.
+reference tokenizer, and joining `Tokenizer.token_bytes` over ids gives the exact bytes of the text they stand for, the
+blanks of `Tokenizer.blank_prefix` among them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
+
+from paraserve.prompt.token_table import BlankPrefix
 
 
 class Tokenizer(Protocol):
@@ -38,6 +41,11 @@ class Tokenizer(Protocol):
 
     @property
     def eos_token(self) -> str | None: ...
+
+    @property
+    def blank_prefix(self) -> BlankPrefix:
+        """The blank that `encode` puts in front of text and `decode` takes away again; none for most tokenizers."""
+        ...
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Ids of ``text``; added tokens spelled in it become their single id, as the reference does.
