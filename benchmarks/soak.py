@@ -35,8 +35,9 @@ from paraserve.api.app import create_app
 from paraserve.engines.embedded import default_model_path
 from paraserve.engines.scripted import ScriptedEngine
 from paraserve.http_protocol import ConnectionLimits, with_limits
+from paraserve.progress import Progress
 from paraserve.settings import ServerSettings
-from paraserve.startup import Progress, deploy
+from paraserve.startup import deploy
 
 CALL = '<think>Let me see.</think><tool_call>\n{"name": "save_note", "arguments": {"body": "a note"}}\n</tool_call>'
 WORDS = "Many words that make a reply of some length. " * 20
@@ -171,7 +172,7 @@ async def soak(seconds: float, report: Callable[[str], None]) -> Leftovers:
             queue_timeout=1.0,
             log_level="critical",
         )
-        deployment = await deploy(settings, Progress(sys.stderr))
+        deployment = await deploy(settings, Progress(sys.stderr).step)
     engine = deployment.engine
     assert isinstance(engine, ScriptedEngine)
     app = create_app(deployment)

@@ -7,7 +7,7 @@ import pytest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from paraserve.server import _http_server
+from paraserve.server import HTTPServer
 from paraserve.settings import ServerSettings
 
 SAYS = {"x-forwarded-proto": "https", "x-forwarded-for": "198.51.100.7"}
@@ -33,7 +33,7 @@ async def test_what_a_proxy_tells_of_the_client(trusted: tuple[str, ...], peer: 
         seen.append(scope)
         await Response()(scope, receive, send)
 
-    config = _http_server(app, ServerSettings(trusted_proxies=trusted), None).config
+    config = HTTPServer(app, ServerSettings(trusted_proxies=trusted), None).config
     config.load()
     transport = httpx.ASGITransport(config.loaded_app, client=(peer, 1234))
     async with httpx.AsyncClient(transport=transport, base_url="http://toy") as http:

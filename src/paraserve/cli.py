@@ -129,6 +129,11 @@ def _serve(arguments: list[str]) -> int:
     for warning in loaded.warnings:
         _print(f"paraserve serve: warning: {warning}", sys.stderr)
 
+    if loaded.settings.workers > 1:
+        from paraserve.workers.supervisor import supervise
+
+        return supervise(loaded.settings, engine_flags)
+
     from paraserve.server import serve
 
     return serve(loaded.settings, engine_flags)

@@ -1,7 +1,7 @@
-"""The running server: HTTP on uvicorn, signals, drain, and what the terminal shows meanwhile.
+"""The running server: HTTP on uvicorn, signals and drain, in one process.
 
 SIGTERM and Ctrl-C stop accepting; replies that run may end within the drain timeout and are then broken off with an
-error of their own, and the engine is stopped last.
+error of their own, and the engine is stopped last. Ctrl-C once more breaks them off at once.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import math
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -24,17 +26,24 @@ from paraserve.api.keys import KeyFileError
 from paraserve.deployment import Deployment
 from paraserve.engines.base import EngineStartError
 from paraserve.http_protocol import ConnectionLimits, with_limits
+from paraserve.listening import listen, url_of
 from paraserve.observability.event_loop import watch_event_loop
 from paraserve.observability.logs import configure_logging
+from paraserve.progress import Progress, StartError
 from paraserve.prompt.errors import CheckpointError
 from paraserve.settings import ServerSettings
-from paraserve.startup import Progress, StartError, deploy
+from paraserve.startup import deploy
 from paraserve.tls import Certificate, CertificateError
 
 START_FAILED = 1
+START_ERRORS = (EngineStartError, CheckpointError, StartError, KeyFileError, CertificateError)
+"""What can be wrong at a start. Each is one line for the operator."""
 IDLE_CONNECTION_SECONDS = 75
 """How long a kept-alive connection may be idle: longer than the pools of usual clients and proxies keep theirs, so
 that it is they who close."""
+
+LAST_WORDS_SECONDS = 1.0
+"""How long replies that the drain has broken off may take to say so."""
 
 
 def serve(settings: ServerSettings, engine_flags: Sequence[str] = ()) -> int:
@@ -46,30 +55,29 @@ def serve(settings: ServerSettings, engine_flags: Sequence[str] = ()) -> int:
     as_json = configure_logging(settings, sys.stderr)
     progress = Progress(sys.stderr, as_json=as_json)
     try:
-        with asyncio.Runner(loop_factory=_new_loop) as runner:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
             return runner.run(_serve(settings, engine_flags, progress))
-    except (EngineStartError, CheckpointError, StartError, KeyFileError, CertificateError) as error:
+    except START_ERRORS as error:
         progress.fail(str(error))
         return START_FAILED
 
 
-def _new_loop() -> asyncio.AbstractEventLoop:
+def new_loop() -> asyncio.AbstractEventLoop:
     import uvloop
 
     return uvloop.new_event_loop()
 
 
 async def _serve(settings: ServerSettings, engine_flags: Sequence[str], progress: Progress) -> int:
-    key_ring(settings)
-    certificate = Certificate(settings.ssl_certfile, settings.ssl_keyfile) if settings.ssl_certfile else None
-    listening = _listen(settings.host, settings.port)
+    certificate = edge_files(settings)
+    listening = listen(settings.host, settings.port)
     try:
-        deployment = await deploy(settings, progress, engine_flags)
+        deployment = await deploy(settings, progress.step, engine_flags)
         try:
             app = create_app(deployment)
-            progress.step(f"ready on {_url(settings, listening)}", ready_facts(deployment))
-            async with _beside(certificate.follow() if certificate else None, watch_event_loop(app.state.metrics)):
-                await _http_server(app, settings, certificate).serve([listening])
+            ready = partial(progress.step, f"ready on {url_of(settings, listening)}", ready_facts(deployment))
+            async with beside(certificate.follow() if certificate else None, watch_event_loop(app.state.metrics)):
+                await HTTPServer(app, settings, certificate, on_listening=ready).serve([listening])
         finally:
             await deployment.close()
     finally:
@@ -77,8 +85,14 @@ async def _serve(settings: ServerSettings, engine_flags: Sequence[str], progress
     return 0
 
 
+def edge_files(settings: ServerSettings) -> Certificate | None:
+    """Read the files of keys and of the certificate, which is returned. Raises `KeyFileError`, `CertificateError`."""
+    key_ring(settings)
+    return Certificate(settings.ssl_certfile, settings.ssl_keyfile) if settings.ssl_certfile else None
+
+
 @asynccontextmanager
-async def _beside(*watches: Coroutine[Any, Any, None] | None) -> AsyncIterator[None]:
+async def beside(*watches: Coroutine[Any, Any, None] | None) -> AsyncIterator[None]:
     """What watches something while the server runs."""
     tasks = [asyncio.ensure_future(watch) for watch in watches if watch is not None]
     try:
@@ -88,23 +102,46 @@ async def _beside(*watches: Coroutine[Any, Any, None] | None) -> AsyncIterator[N
             task.cancel()
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    """The socket, bound before the model loads: a port that is taken is told at once."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-    except OSError as error:
-        listening.close()
-        raise StartError(
-            f"cannot listen on {host}:{port} ({error.strerror}): choose another --port or --host"
-        ) from None
-    return listening
+class HTTPServer(uvicorn.Server):
+    """uvicorn within this server's limits. A signal is its ordinary end: it is not raised again after the drain.
 
+    Args:
+        on_listening: called when connections are accepted.
+    """
 
-class _HTTPServer(uvicorn.Server):
-    """A signal is this program's ordinary end: it is not raised again after the drain."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: ServerSettings,
+        certificate: Certificate | None,
+        on_listening: Callable[[], None] = lambda: None,
+    ) -> None:
+        config = uvicorn.Config(
+            app,
+            http=with_limits(ConnectionLimits(slow_client=settings.slow_client_timeout)),
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            forwarded_allow_ips=list(settings.trusted_proxies),
+            ssl_context_factory=(lambda *_: certificate.context) if certificate else None,
+            timeout_keep_alive=IDLE_CONNECTION_SECONDS,
+            timeout_graceful_shutdown=math.ceil(settings.drain_timeout),
+        )
+        super().__init__(config)
+        self._on_listening = on_listening
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_listening()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        # uvicorn does not wait for what it has cancelled: their last words are still to go out.
+        deadline = time.monotonic() + LAST_WORDS_SECONDS
+        while self.server_state.connections and time.monotonic() < deadline:  # noqa: ASYNC110 - uvicorn has no event
+            await asyncio.sleep(0.01)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -114,29 +151,6 @@ class _HTTPServer(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def _http_server(app: ASGIApp, settings: ServerSettings, certificate: Certificate | None) -> uvicorn.Server:
-    config = uvicorn.Config(
-        app,
-        http=with_limits(ConnectionLimits(slow_client=settings.slow_client_timeout)),
-        ws="none",
-        lifespan="off",
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        forwarded_allow_ips=list(settings.trusted_proxies),
-        ssl_context_factory=(lambda *_: certificate.context) if certificate else None,
-        timeout_keep_alive=IDLE_CONNECTION_SECONDS,
-        timeout_graceful_shutdown=math.ceil(settings.drain_timeout),
-    )
-    return _HTTPServer(config)
-
-
-def _url(settings: ServerSettings, listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    scheme = "https" if settings.ssl_certfile else "http"
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def ready_facts(deployment: Deployment) -> dict[str, str]:

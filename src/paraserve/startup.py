@@ -7,16 +7,14 @@ Everything that can be wrong at start is one line that says what to do (`StartEr
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import TextIO
 
 from paraserve.deployment import Deployment
+from paraserve.engine_choice import NOT_SHARED, SharedEngine, embedded_options, model_path_of
 from paraserve.engines.balancer import BalancedEngine
 from paraserve.engines.base import Engine, EngineInfo
-from paraserve.engines.embedded import EmbeddedOptions, default_model_path
 from paraserve.engines.http import HTTPTimeouts
 from paraserve.engines.launch import launch
 from paraserve.engines.llama_cpp import LlamaCppEngine
@@ -29,8 +27,8 @@ from paraserve.formats.spec import PLAIN, Format, compose
 from paraserve.generation.constraint import ConstraintBuilder
 from paraserve.generation.detokenize import reply_vocabulary
 from paraserve.generation.sampling import model_defaults
-from paraserve.observability.logs import FIELDS
 from paraserve.policies.table import Policies
+from paraserve.progress import StartError
 from paraserve.prompt.chat import ChatPrompt, PromptSettings
 from paraserve.prompt.checkpoint import DEFAULT_TEMPLATE, Checkpoint, load_checkpoint
 from paraserve.prompt.gguf import difference_from_llama_cpp
@@ -40,52 +38,33 @@ from paraserve.settings import ServerSettings
 log = logging.getLogger(__name__)
 
 
-class StartError(Exception):
-    """The server cannot start as configured. One line for the operator."""
-
-
-class Progress:
-    """Start-up as a person watches it: one line a step, with its time.
+async def deploy(
+    settings: ServerSettings,
+    step: Callable[[str], None],
+    engine_flags: Sequence[str] = (),
+    *,
+    shared: Awaitable[SharedEngine] | None = None,
+) -> Deployment:
+    """Read the checkpoint, start the engine, and join them. The caller stops the engine.
 
     Args:
-        as_json: the log is read by machines, so that the steps are lines of the log instead.
+        step: told what goes on, in words for a person.
+        engine_flags: for an engine that is started by us.
+        shared: where several processes have one engine of ours: the one that is started elsewhere.
     """
-
-    def __init__(self, stream: TextIO, *, as_json: bool = False) -> None:
-        self._stream = stream
-        self._as_json = as_json
-        self._began = time.monotonic()
-
-    def step(self, text: str, facts: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Show a step, and below it what it found out."""
-        seconds = time.monotonic() - self._began
-        if self._as_json:
-            log.info("%s", text, extra={FIELDS: {"seconds": round(seconds, 1), **facts}})
-            return
-        lines = [f"[{seconds:5.1f} s] {text}", *(f"         {name:<9} {value}" for name, value in facts.items())]
-        self._stream.write("\n".join(lines) + "\n")
-        self._stream.flush()
-
-    def fail(self, reason: str) -> None:
-        if self._as_json:
-            log.critical("%s", reason)
-            return
-        self._stream.write(f"error: {reason}\n")
-        self._stream.flush()
-
-
-async def deploy(settings: ServerSettings, progress: Progress, engine_flags: Sequence[str] = ()) -> Deployment:
-    """Read the checkpoint, start the engine, and join them. The caller stops the engine."""
-    model_path = _model_path(settings)
-    progress.step(f"reading {model_path.name}")
+    model_path = model_path_of(settings)
+    step(f"reading {model_path.name}")
     checkpoint = load_checkpoint(
         model_path,
         tokenizer_path=Path(settings.tokenizer_path) if settings.tokenizer_path else None,
         chat_template=settings.chat_template,
     )
     format = choose_format(settings, checkpoint)
-    engine = build_engine(settings, model_path, checkpoint, progress.step, engine_flags)
-    progress.step(f"starting the engine ({settings.engine})")
+    if shared is None:
+        engine = build_engine(settings, model_path, checkpoint, step, engine_flags)
+        step(f"starting the engine ({settings.engine})")
+    else:
+        engine = build_engine(settings, model_path, checkpoint, step, shared=await shared)
     await engine.start()
     try:
         if isinstance(engine, LlamaCppEngine):
@@ -113,24 +92,15 @@ async def _check_tokenizer(settings: ServerSettings, checkpoint: Checkpoint, eng
     )
 
 
-def _model_path(settings: ServerSettings) -> Path:
-    if settings.model_path:
-        return Path(settings.model_path)
-    if settings.engine == "llama.cpp":
-        return default_model_path()
-    raise StartError(
-        f"--engine {settings.engine} needs --model-path: a directory with the checkpoint's tokenizer files"
-    )
-
-
 def build_engine(
     settings: ServerSettings,
     model_path: Path,
     checkpoint: Checkpoint,
     on_phase: Callable[[str], None],
     engine_flags: Sequence[str] = (),
+    shared: SharedEngine = NOT_SHARED,
 ) -> Engine:
-    """The adapter that the settings name, not started."""
+    """The adapter that the settings name, not started. One to an engine that is ``shared`` starts none."""
     tokenizer = checkpoint.tokenizer
     if settings.engine == "scripted":
         assert settings.engine_script is not None
@@ -142,7 +112,7 @@ def build_engine(
             eos_token_ids=sorted(checkpoint.eos_token_ids),
         )
     if settings.engine == "llama.cpp":
-        return _llama_cpp(settings, model_path, checkpoint, on_phase)
+        return _llama_cpp(settings, model_path, checkpoint, on_phase, shared)
     facts = ModelFacts(
         vocab_size=tokenizer.vocab_size,
         model=model_path.name,
@@ -150,8 +120,10 @@ def build_engine(
         eos_token_ids=checkpoint.eos_token_ids,
     )
     timeouts = HTTPTimeouts(idle=settings.engine_timeout)
-    if settings.starts_engine:
+    if shared.url is None and settings.starts_engine:
         return launch(settings.engine, str(model_path), facts, engine_flags, timeouts=timeouts)
+    if shared.url is not None:
+        settings = replace(settings, engine_url=(shared.url,), engine_reasoning_parser=shared.defers_constraints)
     engines = [_remote_engine(settings, url, facts, timeouts) for url in settings.engine_url]
     return engines[0] if len(engines) == 1 else BalancedEngine(engines)
 
@@ -170,7 +142,11 @@ def _remote_engine(settings: ServerSettings, url: str, facts: ModelFacts, timeou
 
 
 def _llama_cpp(
-    settings: ServerSettings, model_path: Path, checkpoint: Checkpoint, on_phase: Callable[[str], None]
+    settings: ServerSettings,
+    model_path: Path,
+    checkpoint: Checkpoint,
+    on_phase: Callable[[str], None],
+    shared: SharedEngine,
 ) -> Engine:
     if len(settings.engine_url) > 1:
         raise StartError("--engine llama.cpp takes one --engine-url")
@@ -184,14 +160,9 @@ def _llama_cpp(
             timeouts=HTTPTimeouts(idle=settings.engine_timeout),
             on_phase=on_phase,
         )
-    options = EmbeddedOptions(
-        model_path=str(model_path),
-        context_length=settings.context_length or 0,
-        slots=settings.parallel,
-        threads=settings.threads or 0,
-        verbose=settings.log_level == "debug",
-    )
-    return LlamaCppEngine(token_bytes, options=options, on_phase=on_phase)
+    if shared.unix_socket is not None:
+        return LlamaCppEngine(token_bytes, unix_socket=shared.unix_socket, model=model_path.stem, on_phase=on_phase)
+    return LlamaCppEngine(token_bytes, options=embedded_options(settings, model_path), on_phase=on_phase)
 
 
 def choose_format(settings: ServerSettings, checkpoint: Checkpoint) -> Format:

@@ -13,7 +13,7 @@ from tests.engines.remote_faults import PROMPT, ask
 from tests.fakes.sequences import VOCAB, FakeModel
 
 from paraserve.engines.base import EngineStartError
-from paraserve.engines.child import ChildEngine
+from paraserve.engines.child import ChildEngine, ChildServer
 from paraserve.engines.launch import free_port, launch, sglang_command, vllm_command
 from paraserve.engines.remote import ModelFacts
 from paraserve.engines.sglang import SGLangEngine
@@ -23,7 +23,7 @@ PROGRAM = str(Path(__file__).resolve().parents[1] / "fakes" / "sglang_program.py
 
 def child(command: list[str], port: int, **timeouts: float) -> ChildEngine:
     url = f"http://127.0.0.1:{port}"
-    return ChildEngine(command, url, SGLangEngine(url, ModelFacts(VOCAB)), **timeouts)
+    return ChildEngine(ChildServer(command, url, **timeouts), SGLangEngine(url, ModelFacts(VOCAB)))
 
 
 def sessions_of(marker: str) -> list[str]:
@@ -129,14 +129,36 @@ async def test_launched_engine_that_is_not_installed_is_told(monkeypatch: pytest
 async def test_child_gets_variables_of_its_own() -> None:
     code = "import os; raise SystemExit(int(os.environ['PARASERVE_TEST_STATUS']))"
     url = "http://127.0.0.1:9"
-    engine = ChildEngine(
-        [sys.executable, "-c", code],
-        url,
-        SGLangEngine(url, ModelFacts(VOCAB)),
-        environment={"PARASERVE_TEST_STATUS": "7"},
-    )
+    server = ChildServer([sys.executable, "-c", code], url, environment={"PARASERVE_TEST_STATUS": "7"})
     with pytest.raises(EngineStartError, match="status 7"):
-        await engine.start()
+        await server.start()
+
+
+OWNER = """
+import asyncio, sys
+from paraserve.engines.child import ChildServer
+async def main():
+    server = ChildServer([sys.executable, *sys.argv[2:]], f"http://127.0.0.1:{sys.argv[1]}")
+    await server.start()
+    print("ready", flush=True)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+
+
+async def test_child_ends_when_its_parent_is_killed() -> None:
+    port = free_port()
+    command = [sys.executable, "-c", OWNER, str(port), PROGRAM, "--port", str(port)]
+    owner = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert owner.stdout is not None
+    assert await owner.stdout.readline() == b"ready\n"
+    marker = f"{PROGRAM}\0--port\0{port}"
+    assert len(sessions_of(marker)) == 2
+    owner.kill()
+    await owner.wait()
+    async with asyncio.timeout(10):
+        while sessions_of(marker):  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("flag", ["--port", "--port=8", "--host", "--model-path"])

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paraserve.observability.logs import FIELDS, LineFormatter, configure_logging
+from paraserve.progress import Progress
 from paraserve.settings import ServerSettings
-from paraserve.startup import Progress
 
 
 def record(message: str = "said", fields: dict[str, Any] | None = None, exc_info: Any = None) -> logging.LogRecord:

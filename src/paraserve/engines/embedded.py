@@ -95,6 +95,11 @@ class EmbeddedServer:
         """None while it runs."""
         return None if self._process is None else self._process.returncode
 
+    async def wait(self) -> int:
+        """The exit code, when it has ended."""
+        assert self._process is not None
+        return await self._process.wait()
+
     async def start(self) -> None:
         _check_installed(self._options)
         self._directory = Path(tempfile.mkdtemp(prefix="paraserve-"))

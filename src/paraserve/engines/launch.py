@@ -9,16 +9,41 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from paraserve.engines.base import EngineStartError
-from paraserve.engines.child import ChildEngine
+from paraserve.engines.child import ChildEngine, ChildServer
 from paraserve.engines.http import HTTPTimeouts
 from paraserve.engines.remote import ModelFacts
 from paraserve.engines.sglang import SGLangEngine
 from paraserve.engines.vllm import VLLMEngine
 
 _OURS = ("--host", "--port", "--model-path", "--model")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """An engine that is not started yet.
+
+    Args:
+        defers_constraints: whether it will hold constraints back until the reasoning has ended.
+    """
+
+    server: ChildServer
+    defers_constraints: bool = False
+
+
+def prepare(engine: Literal["sglang", "vllm"], model_path: str, flags: Sequence[str] = ()) -> Launch:
+    """How the engine is started on a free port. Raises `EngineStartError` for a flag that is not its to set."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    if engine == "sglang":
+        # Log probabilities of the model itself, not of the temperature: what the other engines give.
+        environment = {"SGLANG_RETURN_ORIGINAL_LOGPROB": "1"}
+        return Launch(ChildServer(sglang_command(model_path, port, flags), url, environment=environment))
+    defers = any(flag.split("=", 1)[0] == "--reasoning-parser" for flag in flags)
+    return Launch(ChildServer(vllm_command(model_path, port, flags), url), defers)
 
 
 def launch(
@@ -29,17 +54,13 @@ def launch(
     *,
     timeouts: HTTPTimeouts | None = None,
 ) -> ChildEngine:
-    """The engine as a child process, not started yet. Raises `EngineStartError` for a flag that is not its to set."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
+    """The engine as a child process with its adapter, not started yet. Raises `EngineStartError` as `prepare`."""
+    prepared = prepare(engine, model_path, flags)
+    url = prepared.server.base_url
     if engine == "sglang":
-        # Log probabilities of the model itself, not of the temperature: what the other engines give.
-        environment = {"SGLANG_RETURN_ORIGINAL_LOGPROB": "1"}
-        adapter = SGLangEngine(url, facts, timeouts=timeouts)
-        return ChildEngine(sglang_command(model_path, port, flags), url, adapter, environment=environment)
-    defers = any(flag.split("=", 1)[0] == "--reasoning-parser" for flag in flags)
-    client = VLLMEngine(url, facts, timeouts=timeouts, defers_constraints=defers)
-    return ChildEngine(vllm_command(model_path, port, flags), url, client)
+        return ChildEngine(prepared.server, SGLangEngine(url, facts, timeouts=timeouts))
+    adapter = VLLMEngine(url, facts, timeouts=timeouts, defers_constraints=prepared.defers_constraints)
+    return ChildEngine(prepared.server, adapter)
 
 
 def sglang_command(model_path: str, port: int, flags: Sequence[str] = ()) -> list[str]:

@@ -81,6 +81,7 @@ class LlamaCppEngine:
     Args:
         token_bytes: the bytes of a token id, from the tokenizer of the same model (`ValueError` for none).
         options: how to start the embedded server; or
+        unix_socket: where an embedded server listens that another process of ours has started; or
         url: where a ``llama-server`` runs.
         model: the model's name; the file's name where none is given.
         api_key: of the server at ``url``.
@@ -92,16 +93,18 @@ class LlamaCppEngine:
         token_bytes: Callable[[int], bytes],
         *,
         options: EmbeddedOptions | None = None,
+        unix_socket: str | None = None,
         url: str | None = None,
         model: str | None = None,
         api_key: str | None = None,
         timeouts: HTTPTimeouts | None = None,
         on_phase: Callable[[str], None] | None = None,
     ) -> None:
-        if (options is None) == (url is None):
-            raise ValueError("either options of an embedded server or the url of a running one")
+        if sum(way is not None for way in (options, unix_socket, url)) != 1:
+            raise ValueError("either options of an embedded server, or the socket or the url of a running one")
         self._token_bytes = token_bytes
         self._server = None if options is None else EmbeddedServer(options)
+        self._unix_socket = unix_socket
         self._url = url or "http://localhost"
         self._model = model
         self._api_key = api_key
@@ -118,17 +121,16 @@ class LlamaCppEngine:
         return self._info
 
     async def start(self) -> None:
-        socket = None
         if self._server is not None:
             self._on_phase("loading the model")
             await self._server.start()
-            socket = self._server.unix_socket
+            self._unix_socket = self._server.unix_socket
         self._http = EngineHTTP(
-            self._url, timeouts=self._timeouts, api_key=self._api_key, unix_socket=socket, reuse=False
+            self._url, timeouts=self._timeouts, api_key=self._api_key, unix_socket=self._unix_socket, reuse=False
         )
         await self._http.open()
         try:
-            self._on_phase("warming up" if self._server else "connecting")
+            self._on_phase("warming up" if self._unix_socket else "connecting")
             self._info = await self._learn()
         except EngineError as error:
             await self.stop()
@@ -295,7 +297,7 @@ class LlamaCppEngine:
         self._grammars = Grammars(self._ask, whole_token=whole_token, forbidden=self._fragments.continuation)
         lark = await self._grammars.learn()
         version = props.get("build_info", "")
-        if self._server is not None:
+        if self._unix_socket is not None:
             version = f"xllamacpp {importlib.metadata.version('xllamacpp')}"
         return EngineInfo(
             model=self._model or Path(listed["id"]).stem,

@@ -1,4 +1,5 @@
-"""Watching the event loop: how late it wakes a sleeper is how late it serves everybody."""
+"""What is measured while the server runs, whoever asks: above all how late the event loop wakes a sleeper, which is how
+late it serves everybody."""
 
 from __future__ import annotations
 
@@ -16,3 +17,13 @@ async def watch_event_loop(metrics: Metrics, interval: float = INTERVAL_SECONDS)
         due = loop.time() + interval
         await asyncio.sleep(interval)
         metrics.observe_lag(max(0.0, loop.time() - due))
+
+
+async def count_while_running(metrics: Metrics, interval: float = 1.0) -> None:
+    """Keep the counts of tokens fresh until cancelled, where a scrape may be answered by another process.
+
+    ``interval`` in seconds.
+    """
+    while True:
+        await asyncio.sleep(interval)
+        metrics.count_running()

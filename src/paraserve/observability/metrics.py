@@ -263,14 +263,19 @@ class Metrics:
     def observe_lag(self, seconds: float) -> None:
         self._lag.observe(seconds)
 
+    def count_running(self) -> None:
+        """Count what replies that still run have generated so far."""
+        for record in list(self._running):
+            if record.runs:
+                self._count_generated(record)
+
     def exposition(self, accept: str) -> tuple[Callable[[], bytes], str]:
         """What makes the text, safe to run in a thread, and its content type.
 
         Args:
             accept: the scraper's ``Accept`` header; Prometheus' text format unless it asks for OpenMetrics.
         """
-        for record in list(self._running):
-            self._count_generated(record)
+        self.count_running()
         encode, content_type = choose_encoder(accept)
         source: Collector = self.registry
         if MULTIPROCESS_DIRECTORY in os.environ:

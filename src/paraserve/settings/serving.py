@@ -66,6 +66,12 @@ class ServingSettings:
 
     host: str = setting("127.0.0.1", group=SERVER, help="Address to listen on; 0.0.0.0 for every interface.")
     port: int = setting(30000, group=SERVER, minimum=0, maximum=65535, help="Port to listen on; 0 takes a free one.")
+    workers: int = setting(
+        1,
+        group=SERVER,
+        minimum=1,
+        help="Processes that serve on the port. They share one engine; the scripted one each has for itself.",
+    )
     playground: bool = setting(True, group=SERVER, help="Show a page to try the model at / to a browser.")
     max_body_size: int = setting(
         64 * 2**20, group=SERVER, size=True, minimum=1024, help="Largest request body; a larger one is answered 413."

@@ -1,0 +1,450 @@
+"""``--workers``: several processes on one port behave like one that does not die with a worker of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from tests.e2e.conftest import Server
+
+from paraserve.engines.embedded import default_model_path
+
+WORKERS = 2
+USER = [{"role": "user", "content": "Count to ten."}]
+GREEDY = {"messages": USER, "temperature": 0, "max_tokens": 12}
+CHAT = "/v1/chat/completions"
+FAKE_SGLANG = str(Path(__file__).resolve().parents[1] / "fakes" / "sglang_program.py")
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Server]]:
+    started: list[Server] = []
+
+    def make(*flags: str, workers: int = WORKERS, ready: bool = True) -> Server:
+        server = Server("--workers", str(workers), "--log-format", "json", *flags)
+        started.append(server)
+        if ready:
+            server.wait_until_ready()
+        return server
+
+    yield make
+    for server in started:
+        server.stop()
+    for stream in Stream.open[:]:
+        stream.end()
+
+
+@pytest.fixture
+def scripted(start: Callable[..., Server], tmp_path: Path) -> Callable[..., Server]:
+    """A server whose replies are scripted: one process fewer, and replies as slow as a test wants them."""
+
+    def make(reply: dict[str, Any], *flags: str, **options: Any) -> Server:
+        script = tmp_path / "script.json"
+        script.write_text(json.dumps({"replies": [reply], "context_length": 8192}))
+        engine = ["--engine", "scripted", "--engine-script", str(script), "--model-path", str(default_model_path())]
+        return start(*engine, *flags, **options)
+
+    return make
+
+
+def children(pid: int) -> dict[int, str]:
+    """Living processes whose parent is ``pid``, with their command lines."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        if parent == pid and command:
+            found[int(entry.name)] = command
+    return found
+
+
+def workers_of(server: Server) -> list[int]:
+    return sorted(pid for pid, command in children(server.process.pid).items() if "paraserve.workers.worker" in command)
+
+
+def engine_of(server: Server) -> int:
+    (pid,) = (pid for pid, command in children(server.process.pid).items() if "embedded_process" in command)
+    return pid
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 20.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def metric(server: Server, name: str, labels: str = "") -> float:
+    text = httpx.get(f"{server.url}/metrics").text
+    return sum(map(float, re.findall(rf"^paraserve_{name}(?:{{.*{labels}.*}})? (\S+)$", text, re.MULTILINE)))
+
+
+class Stream:
+    """A streamed reply that is read in a thread, on a connection of its own."""
+
+    open: ClassVar[list[Stream]] = []
+
+    def __init__(self, server: Server, **fields: Any) -> None:
+        where = urlsplit(server.url)
+        assert where.hostname is not None
+        body = json.dumps({"messages": USER, "stream": True, **fields}).encode()
+        self._socket = socket.create_connection((where.hostname, where.port))
+        self._socket.settimeout(60)
+        self.port: int = self._socket.getsockname()[1]
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+        self._socket.sendall(head.encode() + body)
+        self.text = ""
+        self.begun = threading.Event()
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+        self.open.append(self)
+        assert self.begun.wait(30)
+
+    def _read(self) -> None:
+        try:
+            while received := self._socket.recv(1 << 16):
+                self.text += received.decode()
+                if "data: " in self.text:
+                    self.begun.set()
+        except ConnectionError:
+            pass
+        self.begun.set()
+
+    def end(self) -> str:
+        self._thread.join()
+        self._socket.close()
+        if self in self.open:
+            self.open.remove(self)
+        return self.text
+
+    @property
+    def whole(self) -> bool:
+        return "data: [DONE]" in self.end()
+
+
+def worker_with(server: Server, stream: Stream) -> int:
+    """Which worker has the stream's connection."""
+    local = f":{urlsplit(server.url).port:04X}"
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    inode = next(row[9] for row in rows if row[1].endswith(local) and row[2].endswith(f":{stream.port:04X}"))
+    for pid in workers_of(server):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            if descriptor.readlink().name == f"socket:[{inode}]":
+                return pid
+    raise AssertionError("no worker has it")
+
+
+def on_every_worker(server: Server, **fields: Any) -> dict[int, list[Stream]]:
+    """Streams until each worker has one."""
+    streams: dict[int, list[Stream]] = {pid: [] for pid in workers_of(server)}
+    for _ in range(20):
+        stream = Stream(server, **fields)
+        streams[worker_with(server, stream)].append(stream)
+        if all(streams.values()):
+            return streams
+    raise AssertionError("one worker got no connection of twenty")
+
+
+def on_new_connections(server: Server, path: str, count: int = 12, **options: Any) -> list[httpx.Response]:
+    """As many workers as there are answer, but for a chance of one in two thousand."""
+    return [httpx.get(server.url + path, timeout=30, **options) for _ in range(count)]
+
+
+def refuses(server: Server) -> bool:
+    try:
+        httpx.get(f"{server.url}/health", timeout=5)
+    except httpx.ConnectError:
+        return True
+    except httpx.ReadError:  # reset: accepted by a queue that nobody read any more
+        return False
+    return False
+
+
+# With the real engine
+
+
+def test_every_worker_serves_the_one_engine_and_the_numbers_add_up(start) -> None:
+    server = start("--served-model-name", "small")
+    streams = on_every_worker(server, temperature=0, max_tokens=60, ignore_eos=True)
+    replies = [re.findall(r'"content":"([^"]*)"', stream.end()) for lot in streams.values() for stream in lot]
+    assert len({"".join(reply) for reply in replies}) == 1
+    assert len([pid for pid, command in children(server.process.pid).items() if "embedded_process" in command]) == 1
+    assert metric(server, "requests_total", 'status="200",stream="true"') == len(replies)
+    assert metric(server, "completion_tokens_total") == 60 * len(replies)
+    assert metric(server, "requests_in_flight", CHAT) == 0
+    assert len({answer.text for answer in on_new_connections(server, "/v1/models")}) == 1
+    assert len({answer.text for answer in on_new_connections(server, "/server_info")}) == 1
+    assert {answer.status_code for answer in on_new_connections(server, "/health_generate")} == {200}
+    log = server.log.read_text()
+    assert log.count('"event":"loading the model"') == log.count('"event":"ready on ') == 1
+    assert log.count("puts no tools into the prompt") == 1
+
+
+def test_replies_are_those_of_a_single_process(start) -> None:
+    def replies(server: Server) -> list[str]:
+        asked = [
+            {**GREEDY},
+            {**GREEDY, "stream": True, "stream_options": {"include_usage": True}},
+            {**GREEDY, "n": 2, "logprobs": True, "top_logprobs": 2},
+            {**GREEDY, "response_format": {"type": "json_object"}},
+            {**GREEDY, "max_tokens": -1},
+            {"messages": 3},
+        ]
+        answers = [httpx.post(server.url + CHAT, json=body, timeout=60) for body in asked]
+        varying = r'"(id|created)":("[^"]*"|\d+)'
+        # The engine's log probabilities differ in the last digits with what it computes at the same time.
+        numbers = r"-?\d+\.\d+(?:e-\d+)?"
+        return [f"{a.status_code} {re.sub(numbers, '#', re.sub(varying, '', a.text))}" for a in answers]
+
+    assert replies(start("--served-model-name", "small")) == replies(start("--served-model-name", "small", workers=1))
+
+
+def test_a_killed_worker_takes_only_its_own_streams_and_is_started_again(start) -> None:
+    server = start()
+    streams = on_every_worker(server, max_tokens=300, ignore_eos=True, temperature=0)
+    (killed, lost), (_, kept) = streams.items()
+    os.kill(killed, signal.SIGKILL)
+    for _ in range(10):  # its share of new connections is taken by the other at once
+        assert httpx.get(f"{server.url}/v1/models", timeout=5).status_code == 200
+    assert not any(stream.whole for stream in lost)
+    assert all(stream.whole for stream in kept)
+    assert eventually(
+        lambda: (
+            len(workers_of(server)) == WORKERS
+            and f"(process {workers_of(server)[-1]}) serves" in server.log.read_text()
+        )
+    )
+    assert killed not in workers_of(server)
+    assert f"(process {killed}) ended with signal SIGKILL" in server.log.read_text()
+    assert metric(server, "requests_in_flight", CHAT) == 0
+    assert {answer.status_code for answer in on_new_connections(server, "/health_generate")} == {200}
+    for pid, again in on_every_worker(server, max_tokens=80, ignore_eos=True).items():
+        assert all(stream.whole for stream in again), pid
+
+
+def test_sigterm_lets_the_streams_of_all_workers_end_and_exits_with_zero(start) -> None:
+    server = start("--drain-timeout", "30")
+    engine, workers = engine_of(server), workers_of(server)
+    streams = on_every_worker(server, max_tokens=60, ignore_eos=True)
+    server.process.send_signal(signal.SIGTERM)
+    assert eventually(lambda: refuses(server), 5)
+    assert all(stream.whole for lot in streams.values() for stream in lot)
+    assert server.wait_for_exit(40) == 0
+    assert not any(map(alive, [engine, *workers]))
+    assert "Traceback" not in server.log.read_text()
+
+
+def test_a_dead_engine_is_told_by_every_worker_and_kills_none(start) -> None:
+    server = start()
+    workers = workers_of(server)
+    streams = on_every_worker(server, max_tokens=2000, ignore_eos=True)
+    os.kill(engine_of(server), signal.SIGKILL)
+    for lot in streams.values():
+        assert all('"code":"engine_disconnected"' in stream.end() for stream in lot)
+    refused = on_new_connections(server, "/health_generate")
+    assert {answer.status_code for answer in refused} == {503}
+    assert {answer.json()["error"]["code"] for answer in refused} == {"engine_unhealthy"}
+    assert {answer.status_code for answer in on_new_connections(server, "/health")} == {200}
+    assert workers_of(server) == workers
+    assert "the engine's process has ended" in server.log.read_text()
+
+
+def test_with_a_killed_supervisor_workers_and_engine_end(start) -> None:
+    server = start()
+    processes = [*workers_of(server), engine_of(server)]
+    stream = Stream(server, max_tokens=2000, ignore_eos=True)
+    server.process.kill()
+    assert eventually(lambda: not any(map(alive, processes)), 10)
+    assert not stream.whole
+
+
+def test_an_engine_that_the_server_starts_is_started_once_and_ends_with_it(
+    start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SGLang, played by a module of its name."""
+    module = tmp_path / "sglang" / "launch_server.py"
+    module.parent.mkdir()
+    module.write_text(f"import runpy\nrunpy.run_path({FAKE_SGLANG!r}, run_name='__main__')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    server = start("--engine", "sglang", "--model-path", str(default_model_path()))
+    (engine,) = (pid for pid in children(server.process.pid) if pid not in workers_of(server))
+    assert {answer.status_code for answer in on_new_connections(server, "/health_generate")} == {200}
+    server.process.kill()
+    assert eventually(lambda: not alive(engine), 10)
+
+
+# With scripted replies
+
+SLOW = {"text": "word " * 40, "delay": 0.05}
+
+
+def test_ctrl_c_twice_breaks_replies_off_at_once(scripted) -> None:
+    server = scripted({**SLOW, "delay": 1.0}, "--drain-timeout", "60")
+    streams = on_every_worker(server)
+    began = time.monotonic()
+    server.process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    server.process.send_signal(signal.SIGINT)
+    assert server.wait_for_exit(10) == 0
+    assert time.monotonic() - began < 6
+    assert not any(stream.whole for lot in streams.values() for stream in lot)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_replies_that_outlast_the_drain_are_told_so(scripted, workers: int) -> None:
+    """An engine that stops in no time leaves as much time for it as any other."""
+    server = scripted({**SLOW, "delay": 1.0}, "--drain-timeout", "1", workers=workers)
+    streams = [Stream(server) for _ in range(6)]
+    server.process.send_signal(signal.SIGTERM)
+    assert server.wait_for_exit(15) == 0
+    assert all('"code":"server_stopping"' in stream.end() for stream in streams)
+
+
+def test_a_worker_that_is_told_to_stop_drains_and_is_replaced_without_a_lost_connection(scripted) -> None:
+    server = scripted(SLOW)
+    streams = on_every_worker(server)
+    (stopped, kept), _ = streams.items()
+    os.kill(stopped, signal.SIGTERM)
+    for _ in range(20):
+        assert httpx.get(f"{server.url}/v1/models", timeout=5).status_code == 200
+        time.sleep(0.05)
+    assert all(stream.whole for stream in kept)
+    assert eventually(lambda: stopped not in workers_of(server) and len(workers_of(server)) == WORKERS)
+
+
+def statuses(server: Server, count: int, **headers: str) -> list[int]:
+    with ThreadPoolExecutor(count) as pool:
+        body = {"messages": USER, "stream": True}
+        asked = [
+            pool.submit(httpx.post, server.url + CHAT, json=body, headers=headers, timeout=60) for _ in range(count)
+        ]
+        return sorted(answer.result().status_code for answer in asked)
+
+
+def test_limits_are_those_of_the_server_not_of_a_worker(scripted) -> None:
+    server = scripted(SLOW, "--max-concurrent-requests", "2", "--max-queued-requests", "3")
+    assert statuses(server, 20) == [200] * 5 + [503] * 15
+    assert statuses(server, 5) == [200] * 5
+
+
+def test_places_of_a_killed_worker_are_free_again(scripted) -> None:
+    server = scripted({**SLOW, "delay": 0.2}, "--max-concurrent-requests", "2", "--max-queued-requests", "0")
+    first = Stream(server)
+    second = Stream(server)
+    killed = worker_with(server, first)
+    os.kill(killed, signal.SIGKILL)
+    first.end()
+    assert statuses(server, 3)[0] == 200
+    second.end()
+    assert statuses(server, 2) == [200, 200]
+
+
+def test_a_keys_limit_counts_its_requests_on_every_worker(scripted) -> None:
+    server = scripted(SLOW, "--api-key", "sesame,thyme", "--max-concurrent-requests-per-key", "2")
+    assert statuses(server, 10, authorization="Bearer sesame") == [200] * 2 + [429] * 8
+    assert statuses(server, 2, authorization="Bearer thyme") == [200] * 2
+
+
+def test_secrets_are_neither_on_a_workers_command_line_nor_in_its_environment(scripted, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("api-key: very-secret-key\nengine-api-key: other-secret-key\n")
+    server = scripted(SLOW, "--config", str(config))
+    for pid in workers_of(server):
+        for place in ("cmdline", "environ"):
+            assert b"secret-key" not in Path(f"/proc/{pid}/{place}").read_bytes()
+    assert {answer.status_code for answer in on_new_connections(server, "/v1/models")} == {401}
+    key = {"authorization": "Bearer very-secret-key"}
+    assert {answer.status_code for answer in on_new_connections(server, "/v1/models", headers=key)} == {200}
+
+
+def test_a_worker_that_cannot_start_is_given_up_and_the_others_go_on(scripted, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("sesame\n")
+    server = scripted(SLOW, "--api-key-file", str(keys))
+    keys.unlink()
+    (killed, other) = workers_of(server)
+    os.kill(killed, signal.SIGKILL)
+    assert eventually(lambda: "the others go on without it" in server.log.read_text(), 60)
+    assert workers_of(server) == [other]
+    key = {"authorization": "Bearer sesame"}
+    assert {answer.status_code for answer in on_new_connections(server, "/v1/models", headers=key)} == {200}
+    os.kill(other, signal.SIGKILL)
+    assert server.wait_for_exit(60) == 1
+    assert "no worker is left" in server.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--model-path", "no/such/file.gguf"), ["no/such/file.gguf"]),
+        (("--tool-call-parser", "nonsense"), ["nonsense", "hermes"]),
+        (("--api-key-file", "no/such/keys"), ["no/such/keys"]),
+        (("--ssl-certfile", "no/such/pem"), ["no/such/pem"]),
+    ],
+)
+def test_a_failed_start_is_one_line_and_leaves_nothing_behind(start, flags: tuple[str, ...], words: list[str]) -> None:
+    server = start("--log-format", "text", *flags, ready=False)
+    assert server.wait_for_exit(60) == 1
+    log = server.log.read_text()
+    last = log.strip().splitlines()[-1]
+    assert last.startswith("error: ")
+    assert all(word in last for word in words), last
+    assert log.count("error: ") == 1
+    assert "Traceback" not in log
+
+
+def test_a_port_that_others_share_is_taken_all_the_same(start) -> None:
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        server = start("--port", str(taken.getsockname()[1]), ready=False)
+        assert server.wait_for_exit(20) == 1
+    assert "cannot listen on" in server.log.read_text()
+
+
+def test_the_metrics_directory_is_gone_after_the_end(scripted) -> None:
+    server = scripted(SLOW)
+    environment = Path(f"/proc/{workers_of(server)[0]}/environ").read_bytes().split(b"\0")
+    (directory,) = (Path(line.partition(b"=")[2].decode()) for line in environment if b"MULTIPROC" in line)
+    assert directory.stat().st_mode & 0o777 == 0o700
+    server.stop()
+    assert not directory.exists()
+
+
+def test_tokens_of_a_reply_that_runs_are_counted_whoever_answers_the_scrape(scripted) -> None:
+    server = scripted({"text": "word " * 200, "delay": 0.05})
+    streams = on_every_worker(server)
+    running = sum(map(len, streams.values()))
+    assert eventually(lambda: metric(server, "completion_tokens_total") >= 20 * running)
+    assert metric(server, "requests_in_flight", CHAT) == running
+    server.process.send_signal(signal.SIGKILL)
+
+
+def test_workers_of_one_is_one_process(start) -> None:
+    server = start(workers=1)
+    assert workers_of(server) == []
