@@ -18,7 +18,7 @@ from paraserve.generation.detokenize import ReplyVocabulary
 from paraserve.observability.secrets import client_text
 from paraserve.policies.table import Policies
 from paraserve.prompt.chat import ChatPrompt
-from paraserve.prompt.state import Markers, reply_start
+from paraserve.prompt.state import StartMarkers, reply_start
 from paraserve.prompt.tokenizer import Tokenizer
 from paraserve.protocol.errors import MODEL_NOT_FOUND, RequestError
 from paraserve.settings import ServerSettings
@@ -28,7 +28,7 @@ SHORT_TEXT = 2_000
 _LONGEST_MODEL = 200
 """Characters of a model's name that are shown."""
 _TAIL = 64
-"""Tokens at a prompt's end in which a reasoning marker decides where the reply starts."""
+"""Tokens at a prompt's end in which a marker decides where the reply starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Deployment:
     vocabulary: ReplyVocabulary
     chat: ChatPrompt | None
     format: Format
-    markers: Markers
+    markers: StartMarkers
     constraints: ConstraintBuilder
     names: tuple[str, ...]
     context_length: int

@@ -32,7 +32,7 @@ from paraserve.progress import StartError
 from paraserve.prompt.chat import ChatPrompt, PromptSettings
 from paraserve.prompt.checkpoint import DEFAULT_TEMPLATE, Checkpoint, load_checkpoint
 from paraserve.prompt.gguf import difference_from_llama_cpp
-from paraserve.prompt.state import Markers
+from paraserve.prompt.state import StartMarkers
 from paraserve.settings import ServerSettings
 
 log = logging.getLogger(__name__)
@@ -197,7 +197,7 @@ def join(
 ) -> Deployment:
     """A deployment of an engine that has been started."""
     tokenizer, info = checkpoint.tokenizer, engine.info
-    markers = [(format.reasoning.open, format.reasoning.close)] if format.reasoning else []
+    markers = StartMarkers.of(format)
     limits = [n for n in (settings.context_length, info.context_length, checkpoint.context_length) if n]
     return Deployment(
         settings=settings,
@@ -218,7 +218,7 @@ def join(
 
 
 def _chat_prompt(
-    settings: ServerSettings, checkpoint: Checkpoint, format: Format, markers: Markers, info: EngineInfo
+    settings: ServerSettings, checkpoint: Checkpoint, format: Format, markers: StartMarkers, info: EngineInfo
 ) -> ChatPrompt:
     return ChatPrompt(
         checkpoint,
@@ -228,7 +228,6 @@ def _chat_prompt(
             lenient_arguments=settings.history_arguments == "lenient",
             ignored_tools=settings.ignored_tools,
         ),
-        reasoning_markers=markers,
-        content_openers=[format.content_open] if format.content_open else [],
+        markers=markers,
         media=info.media,
     )

@@ -204,6 +204,24 @@ async def test_a_token_that_ends_inside_a_character_has_the_same_text_in_both_mo
     assert joined(parts) == whole_choices(body)
 
 
+@pytest.mark.parametrize("prompt", ["a<answer>", "a<think>b</think>\n<answer>\n"])
+async def test_a_prompt_that_opened_the_answer_is_constrained_within_it(prompt: str) -> None:
+    """As in chat, where a template or a prefill has opened it: the marker is not written again, nor reasoning."""
+    scripted = engine()
+    served = deployment(scripted, reasoning_parser="hunyuan_a13b", tool_call_parser="hunyuan_a13b")
+    async with client(served) as http:
+        for sent in (prompt, "a"):
+            fields = {"prompt": sent, "response_format": {"type": "json_object"}}
+            assert (await post(http, COMPLETIONS, **fields)).status_code == 200
+    within, before = scripted.requests
+    assert within.constraint is not None
+    assert before.constraint is not None
+    assert (within.in_reasoning, before.in_reasoning) == (False, True)
+    assert "<answer>" in str(before.constraint.value)
+    assert "\n<answer>" not in str(within.constraint.value)
+    assert within.constraint.value != before.constraint.value
+
+
 async def test_each_prompt_is_constrained_from_where_it_leaves_the_model() -> None:
     scripted = engine()
     fields = {"prompt": ["a</think>", "b<think>"], "response_format": {"type": "json_object"}}

@@ -9,6 +9,7 @@ from byte_tokenizer import ByteTokenizer
 
 from paraserve.prompt.chat import ChatPrompt
 from paraserve.prompt.checkpoint import Checkpoint
+from paraserve.prompt.state import StartMarkers
 from paraserve.prompt.template import ChatTemplate
 
 
@@ -24,7 +25,7 @@ def make_prompt() -> Iterator[Callable[..., ChatPrompt]]:
             templates={"default": ChatTemplate.compile(source)},
             special_tokens=special_tokens or {"bos_token": "<s>", "eos_token": "</s>"},
         )
-        prompt = ChatPrompt(checkpoint, reasoning_markers=(("<think>", "</think>"),), **arguments)
+        prompt = ChatPrompt(checkpoint, markers=StartMarkers((("<think>", "</think>"),)), **arguments)
         made.append(prompt)
         return prompt
 

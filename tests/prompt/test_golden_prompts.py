@@ -14,6 +14,7 @@ from reference_jinja import render
 from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest
 from paraserve.prompt.checkpoint import Checkpoint
 from paraserve.prompt.hf_tokenizer import HuggingFaceTokenizer
+from paraserve.prompt.state import StartMarkers
 from paraserve.prompt.template import ChatTemplate
 from paraserve.prompt.tiktoken_tokenizer import TiktokenTokenizer
 
@@ -196,7 +197,7 @@ def golden(shared_assets: Path, real_tokenizers: dict[str, Any]) -> Callable[[st
                 {"bos_token": "<s>", "eos_token": "</s>"},
             )
             markers = (("<think>", "</think>"),)
-            made[name] = source, ChatPrompt(checkpoint, reasoning_markers=markers, media=frozenset({"image"}))
+            made[name] = source, ChatPrompt(checkpoint, markers=StartMarkers(markers), media=frozenset({"image"}))
         return made[name]
 
     return get
@@ -218,7 +219,7 @@ def test_awkward_messages_render_as_perfect_ones(name, conversation, golden):
 
 
 @pytest.mark.parametrize("name", [name for name, profile in PROFILES.items() if profile.tokenizer])
-def test_token_ids_are_those_of_the_reference_tokenizer(name, golden, shared_assets):
+def test_46_token_ids_are_those_of_the_reference_tokenizer(name, golden, shared_assets):
     """Record 46: the count is the model's own, because the ids are."""
     source, prompt = golden(name)
     awkward, perfect = thirty_turns(PROFILES[name])

@@ -13,6 +13,7 @@ from paraserve.prompt import probes
 from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest, PromptSettings
 from paraserve.prompt.checkpoint import Checkpoint
 from paraserve.prompt.errors import PromptError
+from paraserve.prompt.state import StartMarkers
 from paraserve.prompt.template import ChatTemplate
 
 NO_CALLS = {
@@ -89,7 +90,7 @@ def prompts(shared_assets: Path) -> Iterator[dict[str, ChatPrompt]]:
     for path in sorted((shared_assets / "templates").glob("*.jinja")):
         template = ChatTemplate.compile(path.read_text())
         checkpoint = Checkpoint(path, ByteTokenizer(), {"default": template}, {"bos_token": "<s>", "eos_token": "</s>"})
-        made[path.stem] = ChatPrompt(checkpoint, reasoning_markers=(("<think>", "</think>"),))
+        made[path.stem] = ChatPrompt(checkpoint, markers=StartMarkers((("<think>", "</think>"),)))
     assert len(made) > 70
     yield made
     for prompt in made.values():

@@ -14,6 +14,7 @@ from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart
 from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest, PreparedPrompt
 from paraserve.prompt.checkpoint import Checkpoint
+from paraserve.prompt.state import StartMarkers
 from paraserve.prompt.template import ChatTemplate
 
 USER = {"role": "user", "content": "What is it?"}
@@ -50,14 +51,10 @@ def models(shared_assets: Path) -> Iterator[dict[str, Model]]:
         format = detect(source)
         if format is None or format.reasoning is None or format.reasoning.open.strip() not in source_of(path):
             continue
-        opening, closing = format.reasoning.open, format.reasoning.close
+        opening, closing = format.reasoning.open.strip(), format.reasoning.close.strip()
         checkpoint = Checkpoint(path, ByteTokenizer(), {"default": ChatTemplate.compile(source)}, {"bos_token": "<s>"})
-        prompt = ChatPrompt(
-            checkpoint,
-            reasoning_markers=[(opening, closing)],
-            content_openers=[format.content_open] if format.content_open else [],
-        )
-        made[path.stem] = Model(format, prompt, opening.strip(), closing.strip())
+        prompt = ChatPrompt(checkpoint, markers=StartMarkers.of(format))
+        made[path.stem] = Model(format, prompt, opening, closing)
     assert len(made) > 35
     yield made
     for model in made.values():

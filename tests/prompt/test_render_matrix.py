@@ -13,6 +13,7 @@ from paraserve.prompt.capabilities import TemplateCapabilities
 from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest
 from paraserve.prompt.checkpoint import Checkpoint
 from paraserve.prompt.errors import PromptError
+from paraserve.prompt.state import StartMarkers
 from paraserve.prompt.template import ChatTemplate
 
 
@@ -36,7 +37,7 @@ def prompts(shared_assets: Path) -> Iterator[dict[Path, ChatPrompt]]:
     for path in sorted((shared_assets / "templates").glob("*.jinja")):
         template = ChatTemplate.compile(path.read_text())
         checkpoint = Checkpoint(path, ByteTokenizer(), {"default": template}, SPECIAL_TOKENS)
-        made[path] = ChatPrompt(checkpoint, reasoning_markers=(("<think>", "</think>"),))
+        made[path] = ChatPrompt(checkpoint, markers=StartMarkers((("<think>", "</think>"),)))
     assert len(made) > 70
     yield made
     for prompt in made.values():

@@ -25,7 +25,7 @@ from paraserve.prompt.history import HistoryAdapter
 from paraserve.prompt.media import collect_media
 from paraserve.prompt.prefill import ContinuedPrompt, continue_final
 from paraserve.prompt.shown import shows_text_beside_calls
-from paraserve.prompt.state import Markers, ThinkingState, reply_start
+from paraserve.prompt.state import StartMarkers, ThinkingState, reply_start
 from paraserve.prompt.thinking import resolve_kwargs, thinking_modes
 from paraserve.prompt.tool_declarations import declare_tools
 from paraserve.prompt.validation import check_messages
@@ -98,8 +98,7 @@ class ChatPrompt:
         checkpoint: Checkpoint,
         *,
         settings: PromptSettings | None = None,
-        reasoning_markers: Markers = (),
-        content_openers: Sequence[str] = (),
+        markers: StartMarkers | None = None,
         media: frozenset[str] = frozenset(),
         workers: int | None = None,
     ) -> None:
@@ -107,15 +106,13 @@ class ChatPrompt:
         Args:
             checkpoint: its tokenizer, templates and special tokens.
             settings: the operator's.
-            reasoning_markers: how the model's format spells the edges of reasoning; empty for models without.
-            content_openers: what else, at a prompt's end, means that the reply is content.
+            markers: what of the model's format says where a reply starts.
             media: kinds of media that the engine takes.
             workers: threads for prompts that are not small; by default as the machine has cores, at most 4.
         """
         self._checkpoint = checkpoint
         self._settings = settings or PromptSettings()
-        self._markers = tuple(reasoning_markers)
-        self._content_openers = tuple(content_openers)
+        self._markers = markers or StartMarkers()
         self._media = media
         self.capabilities: Mapping[str, TemplateCapabilities] = {
             name: probe_template(template, checkpoint.special_tokens) for name, template in checkpoint.templates.items()
@@ -243,9 +240,9 @@ class ChatPrompt:
                     "add_generation_prompt and continue_final_message exclude each other", "continue_final_message"
                 )
             modes = thinking_modes(self.capabilities[name])
-            return continue_final(messages, render, self._markers, self._content_openers, modes)
+            return continue_final(messages, render, self._markers, modes)
         text = render(messages, request.add_generation_prompt is not False)
-        return ContinuedPrompt(text, "", reply_start(text, self._markers, self._content_openers))
+        return ContinuedPrompt(text, "", reply_start(text, self._markers))
 
 
 def _allowed(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from paraserve.formats.types import ReplyStart
 from paraserve.prompt.capabilities import REASONING_FIELDS
 from paraserve.prompt.errors import PromptError
 from paraserve.prompt.parts import THINKING_TYPE, joined_text
-from paraserve.prompt.state import Markers, reply_start
+from paraserve.prompt.state import StartMarkers, reply_start
 from paraserve.prompt.thinking import ThinkingModes
 
 Message = Mapping[str, Any]
@@ -56,8 +56,7 @@ class _Thought:
 def continue_final(
     messages: Sequence[Message],
     render: Render,
-    markers: Markers,
-    content_openers: Sequence[str] = (),
+    markers: StartMarkers,
     modes: ThinkingModes | None = None,
 ) -> ContinuedPrompt:
     """The prompt that the reply goes on with.
@@ -76,23 +75,23 @@ def continue_final(
     text = content if isinstance(content, str) else joined_text(content or ())
     thought = _thought(last, text, markers)
     if thought is not None:
-        return _after_thought(messages, thought, render, markers, content_openers, modes or ThinkingModes())
+        return _after_thought(messages, thought, render, markers, modes or ThinkingModes())
     before = _before_content(render, [*messages[:-1], {**last, "content": END}], {})
     if before is None:
         raise PromptError(f"{path}: this model's chat template cannot end a prompt inside a message", path)
-    for opener in map(str.strip, content_openers):
+    for opener in map(str.strip, markers.content):
         if before.rstrip().endswith(opener) and text.lstrip().startswith(opener):
             text = text.partition(opener)[2]
     return ContinuedPrompt(before + text, text, ReplyStart.CONTENT)
 
 
-def _thought(message: Message, text: str, markers: Markers) -> _Thought | None:
+def _thought(message: Message, text: str, markers: StartMarkers) -> _Thought | None:
     """The reasoning that the message begins with: in its own field or part, or spelled in its text."""
     given = message.get("reasoning_content")
     parts = message.get("content")
     if not given and isinstance(parts, list):
         given = "".join(part[THINKING_TYPE] for part in parts if part.get("type") == THINKING_TYPE)
-    for opening, closing in markers:
+    for opening, closing in markers.reasoning:
         opening, closing = opening.strip(), closing.strip()
         if isinstance(given, str) and given:
             spelled = f"{opening}{given}{closing}{text}" if text else opening + given
@@ -107,14 +106,13 @@ def _after_thought(
     messages: Sequence[Message],
     thought: _Thought,
     render: Render,
-    markers: Markers,
-    content_openers: Sequence[str],
+    markers: StartMarkers,
     modes: ThinkingModes,
 ) -> ContinuedPrompt:
     earlier = messages[:-1]
     kwargs: Mapping[str, Any] = {}
     prompt = render(earlier, True)
-    start = reply_start(prompt, markers, content_openers)
+    start = reply_start(prompt, markers)
     empty = thought.rest is not None and not thought.text.strip()
     if empty and start is ReplyStart.CONTENT:
         # The template's own way to say that nothing was thought.
@@ -125,17 +123,17 @@ def _after_thought(
     if off and not empty:
         for tried in modes.on:
             thinking = render(earlier, True, tried)
-            thinking_start = reply_start(thinking, markers, content_openers)
+            thinking_start = reply_start(thinking, markers)
             if thinking != prompt and thinking_start is not ReplyStart.CONTENT:
                 kwargs, prompt, start = tried, thinking, thinking_start
                 break
-    header = _without_block(prompt, thought, content_openers)
+    header = _without_block(prompt, thought, markers)
     if thought.rest is None:
         text = _begin(prompt, header, thought, start, thought.text)
         return ContinuedPrompt(text, thought.spelled, ReplyStart.REASONING, bool(kwargs))
     native = _native(messages, thought, render, kwargs, header)
     if native is None:
-        opener = content_openers[0] if content_openers and not _opened(thought.rest, content_openers) else ""
+        opener = markers.content[0] if markers.content and not _opened(thought.rest, markers.content) else ""
         body = thought.text + thought.closing + opener + thought.rest
         native = _begin(prompt, header, thought, start, body)
     return ContinuedPrompt(native, thought.rest, ReplyStart.CONTENT, bool(kwargs))
@@ -149,10 +147,10 @@ def _begin(prompt: str, header: str, thought: _Thought, start: ReplyStart, body:
     return (prompt if start is ReplyStart.HEADER else header) + lead + thought.opening + body
 
 
-def _without_block(prompt: str, thought: _Thought, content_openers: Sequence[str]) -> str:
+def _without_block(prompt: str, thought: _Thought, markers: StartMarkers) -> str:
     """The generation prompt up to where reasoning begins."""
     header = prompt
-    for ends in ([opener.strip() for opener in content_openers], [thought.closing], [thought.opening]):
+    for ends in ([opener.strip() for opener in markers.content], [thought.closing], [thought.opening]):
         tail = header.rstrip()
         end = next((end for end in ends if end and tail.endswith(end)), None)
         if end is not None:

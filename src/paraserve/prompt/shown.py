@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from paraserve.prompt.parts import part_text
-from paraserve.prompt.state import Markers
+from paraserve.prompt.state import StartMarkers
 
 
-def shows_text_beside_calls(messages: Sequence[Mapping[str, Any]], prompt: str, markers: Markers) -> bool:
+def shows_text_beside_calls(messages: Sequence[Mapping[str, Any]], prompt: str, markers: StartMarkers) -> bool:
     """``messages`` as the client sent them. Reasoning spelled in a text may be dropped, as templates do."""
     place = 0
     for text in _texts_beside_calls(messages):
-        for _, closing in markers:
+        for _, closing in markers.reasoning:
             text = text.rpartition(closing.strip())[2]
         text = text.strip()
         place = prompt.find(text, place)

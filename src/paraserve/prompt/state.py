@@ -9,12 +9,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart
 
-Markers = Sequence[tuple[str, str]]
-"""Pairs of the marker that opens reasoning and the one that closes it."""
-
 TAIL_CHARS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class StartMarkers:
+    """What at a prompt's end says where the reply starts, of one output format."""
+
+    reasoning: Sequence[tuple[str, str]] = ()
+    """Pairs of the marker that opens reasoning and the one that closes it; empty for models without."""
+    content: Sequence[str] = ()
+    """Texts after which a reply is content although no reasoning was closed."""
+
+    @classmethod
+    def of(cls, format: Format) -> StartMarkers:
+        return cls(
+            reasoning=((format.reasoning.open, format.reasoning.close),) if format.reasoning else (),
+            content=(format.content_open,) if format.content_open else (),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +45,16 @@ class ThinkingState:
     """The reasoning effort that the template was given."""
 
 
-def reply_start(prompt: str, markers: Markers, content_openers: Sequence[str] = ()) -> ReplyStart:
+def reply_start(prompt: str, markers: StartMarkers) -> ReplyStart:
     """Read the end of a prompt that waits for a reply.
 
     Args:
         prompt: the rendered text; only its last `TAIL_CHARS` matter.
-        markers: of the model's format; whitespace around them is ignored.
-        content_openers: texts after which a reply is content although no reasoning was closed.
+        markers: whitespace around them is ignored.
     """
     tail = prompt[-TAIL_CHARS:].rstrip()
-    ends = [(closing.strip(), ReplyStart.CONTENT) for _, closing in markers]
-    ends += [(opening.strip(), ReplyStart.REASONING) for opening, _ in markers]
-    ends += [(opener.strip(), ReplyStart.CONTENT) for opener in content_openers]
+    ends = [(closing.strip(), ReplyStart.CONTENT) for _, closing in markers.reasoning]
+    ends += [(opening.strip(), ReplyStart.REASONING) for opening, _ in markers.reasoning]
+    ends += [(opener.strip(), ReplyStart.CONTENT) for opener in markers.content]
     fitting = [(len(end), start) for end, start in ends if end and tail.endswith(end)]
     return max(fitting, key=lambda found: found[0])[1] if fitting else ReplyStart.HEADER
