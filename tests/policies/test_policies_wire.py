@@ -731,15 +731,6 @@ async def test_the_preset_is_the_six_policies_together(stream: bool) -> None:
     assert {"kimi-compat", "glm-compat", "flatten-tool-role-text-content"} <= set(got.policies.split(", "))
 
 
-@pytest.mark.parametrize("flags", ["", FORCE, "--openai-glm-named-tool-choice-auto", "--openai-compat para"])
-@pytest.mark.parametrize("choice", ["maybe", "", {}, {"type": "allowed_tools"}, {"type": "function"}])
-async def test_what_is_no_tool_choice_is_refused_whatever_the_policies(flags: str, choice: Any) -> None:
-    got = await exchange({"messages": HI, "tools": TOOLS, "tool_choice": choice}, flags=flags, model_path="models/glm")
-    assert got.status == 400
-    assert got.error is not None
-    assert (got.error["param"] or "").startswith("tool_choice")
-
-
 async def test_a_bare_image_url_is_an_object_at_decode_without_any_policy() -> None:
     url = "data:image/png;base64,AAAA"
     parts = [{"type": "image_url", "image_url": url}, {"type": "image_url", "image_url": {"url": url, "detail": "low"}}]

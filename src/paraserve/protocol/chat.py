@@ -11,7 +11,7 @@ from paraserve.protocol.body import decode_body
 from paraserve.protocol.errors import RequestError
 from paraserve.protocol.messages import Message, check_messages
 from paraserve.protocol.sampling import SamplingFields, check_sampling
-from paraserve.protocol.tools import Tool, ToolChoice, check_tool_choice, check_tools
+from paraserve.protocol.tools import Tool, ToolChoice, check_tools
 from paraserve.protocol.usage import UsageInfo
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -57,7 +57,6 @@ def check_chat(request: ChatRequest) -> ChatRequest:
     messages = check_messages(request.messages)
     check_sampling(request)
     check_tools(request.tools)
-    check_tool_choice(request.tool_choice)
     field, limit = request.output_limit
     if limit is not None and limit < 1:
         raise RequestError(f"{field}: must be at least 1", param=field, code="invalid_value")

@@ -62,18 +62,6 @@ def check_tools(tools: Sequence[Tool] | None, param: str = "tools") -> tuple[Fun
     return tuple(definition.function for definition in definitions)
 
 
-def check_tool_choice(choice: ToolChoice | None) -> str | None:
-    """The name that a choice calls for, None where it names none. Raises `RequestError`: it is no choice at all."""
-    if isinstance(choice, dict):
-        try:
-            return msgspec.convert(choice, NamedToolChoice).function.name
-        except msgspec.ValidationError as error:
-            raise from_validation(error, "tool_choice") from None
-    if choice is not None and choice not in CHOICE_WORDS:
-        raise _wrong(f"must be one of {', '.join(CHOICE_WORDS)}, or an object that names a function")
-    return None
-
-
 def tool_choice_in_force(choice: ToolChoice | None, functions: Sequence[FunctionDefinition]) -> str:
     """``none``, ``auto``, ``required`` or the name of the function that must be called.
 
@@ -84,7 +72,15 @@ def tool_choice_in_force(choice: ToolChoice | None, functions: Sequence[Function
     """
     if choice is None:
         return "auto" if functions else "none"
-    name = check_tool_choice(choice)
+    if isinstance(choice, str):
+        if choice not in CHOICE_WORDS:
+            raise _wrong(f"must be one of {', '.join(CHOICE_WORDS)}, or an object that names a function")
+        name = None
+    else:
+        try:
+            name = msgspec.convert(choice, NamedToolChoice).function.name
+        except msgspec.ValidationError as error:
+            raise from_validation(error, "tool_choice") from None
     if not functions and choice not in ("none", "auto"):
         raise _wrong("only 'none' and 'auto' make sense without tools")
     if name is None:
