@@ -6,7 +6,9 @@ import pytest
 from formats_kit import TOOLS, parse, parse_invariant, random_split
 from golden_replies import CALLS, CONTENT, REASONING, REPLIES
 
+from paraserve.formats.events import ContentDelta, join_deltas
 from paraserve.formats.families import FORMATS
+from paraserve.formats.parser import OutputParser
 from paraserve.formats.render import Call, render
 from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart
@@ -38,6 +40,14 @@ def test_golden_reply_is_exact_in_random_splits(format: Format) -> None:
     for seed in range(200):
         folded, _ = parse(format, random_split(REPLIES[format.name], seed))
         assert (folded.reasoning, folded.content, folded.plain_calls) == expected(format)
+
+
+@every_family
+def test_plain_text_takes_the_short_way_behind_any_text(format: Format) -> None:
+    """Speed, said as behaviour: text is known to be plain however the text before it was read."""
+    parser = OutputParser(format, tools=TOOLS, start=ReplyStart.CONTENT)
+    assert join_deltas(parser.feed("One") + parser.feed(" two")) == [ContentDelta("One two")]
+    assert parser.plain(" three") == ContentDelta(" three")
 
 
 @every_family

@@ -171,16 +171,18 @@ def test_text_streams_as_it_comes() -> None:
 
 
 @each
-def test_text_that_passes_comes_out_as_it_is(name: str) -> None:
-    parser = parser_for(FORMATS[name])(FORMATS[name], tools=TOOLS)
-    passed = 0
-    for piece in REPLIES[name].split(" "):
-        for char in piece:
-            passes = parser.passes(char * 2)
-            events = parser.feed(char)
-            assert not passes or [event.text for event in events] == [char]  # type: ignore[union-attr]
-            passed += passes
-    assert passed
+def test_plain_text_comes_out_as_if_it_were_read(name: str) -> None:
+    def parser() -> RegionParser:
+        return RegionParser(FORMATS[name], tools=TOOLS, new_id=lambda: "call_1")
+
+    reader, quick = parser(), parser()
+    plain = 0
+    for char in REPLIES[name]:
+        event, read = quick.plain(char), reader.feed(char)
+        assert (quick.feed(char) if event is None else [event]) == read
+        plain += event is not None
+    assert plain
+    assert quick.finish("stop") == reader.finish("stop")
 
 
 def test_numbers_keep_their_text_and_strings_every_character() -> None:

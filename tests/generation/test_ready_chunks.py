@@ -36,17 +36,31 @@ class Source:
             self.log.append("closed")
 
 
+async def take(ready: ReadyChunks) -> list[EngineChunk]:
+    return await ready
+
+
 def ids(chunks: list[EngineChunk]) -> list[int]:
     return [token_id for chunk in chunks for token_id in chunk.token_ids]
+
+
+async def test_the_first_chunk_waits_for_nothing_beyond_it() -> None:
+    source = Source()
+    ready = ReadyChunks(source.chunks())
+    source.put(1, 2)
+    assert ids(await ready) == [1]
+    assert source.queue.qsize() == 1
+    await ready.aclose()
 
 
 async def test_what_has_piled_up_comes_together_and_in_order() -> None:
     source = Source()
     ready = ReadyChunks(source.chunks())
-    source.put(1, 2, 3)
-    assert ids(await ready.take()) == [1, 2, 3]
+    source.put(0, 1, 2, 3)
+    assert ids(await ready) == [0]
+    assert ids(await ready) == [1, 2, 3]
     source.put(4, 5)
-    assert ids(await ready.take()) == [4, 5]
+    assert ids(await ready) == [4, 5]
     await ready.aclose()
     assert source.log == ["cancelled", "closed"]
 
@@ -56,9 +70,9 @@ async def test_a_chunk_on_an_idle_stream_comes_alone_and_at_once() -> None:
     ready = ReadyChunks(source.chunks())
     for token_id in range(3):
         asyncio.get_running_loop().call_later(0.005, source.put, token_id)
-        assert ids(await asyncio.wait_for(ready.take(), 1)) == [token_id]
+        assert ids(await asyncio.wait_for(take(ready), 1)) == [token_id]
     source.queue.put_nowait(None)
-    assert await ready.take() == []
+    assert await ready == []
     await ready.aclose()
     assert source.log == ["closed"]
 
@@ -66,10 +80,11 @@ async def test_a_chunk_on_an_idle_stream_comes_alone_and_at_once() -> None:
 async def test_one_hand_over_is_bounded_and_lets_others_run() -> None:
     source = Source()
     ready = ReadyChunks(source.chunks())
-    source.put(*range(3 * MOST))
+    source.put(0, *range(3 * MOST))
+    await ready
     ran: list[int] = []
     asyncio.get_running_loop().call_soon(ran.append, 1)
-    assert ids(await ready.take()) == list(range(MOST))
+    assert ids(await ready) == list(range(MOST))
     assert ran == [1]
     await ready.aclose()
 
@@ -77,11 +92,12 @@ async def test_one_hand_over_is_bounded_and_lets_others_run() -> None:
 async def test_a_failure_comes_behind_the_chunks_before_it() -> None:
     source = Source()
     ready = ReadyChunks(source.chunks())
-    source.put(1, 2)
+    source.put(0, 1, 2)
     source.queue.put_nowait(EngineError(502, "engine_error", "it failed"))
-    assert ids(await ready.take()) == [1, 2]
+    await ready
+    assert ids(await ready) == [1, 2]
     with pytest.raises(EngineError, match="it failed"):
-        await ready.take()
+        await ready
     await ready.aclose()
     assert source.log == ["closed"]
 
@@ -89,9 +105,10 @@ async def test_a_failure_comes_behind_the_chunks_before_it() -> None:
 async def test_cancelling_a_wait_reaches_the_generator() -> None:
     source = Source()
     ready = ReadyChunks(source.chunks())
-    source.put(1)
-    await ready.take()  # the next step has begun to wait
-    waiting = asyncio.create_task(ready.take())
+    source.put(0, 1)
+    await ready
+    await ready  # the next step has begun to wait
+    waiting = asyncio.create_task(take(ready))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):

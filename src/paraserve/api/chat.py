@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -33,7 +34,7 @@ from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.generation.constraint import Wanted
 from paraserve.generation.plan import PromptPlan, ReplyPlan, plan_runs
-from paraserve.generation.run import reply_events
+from paraserve.generation.run import run_reply
 from paraserve.policies.base import PolicyLedger, ReplyRules
 from paraserve.prompt.chat import ChatPromptRequest, PreparedPrompt
 from paraserve.protocol.chat import ChatCompletionRequest, decode_chat
@@ -88,10 +89,10 @@ async def create_chat_completion(request: Request) -> ASGIApp:
         options = reply_options(deployment, turn.request, turn.rules, turn.ledger)
         turn.ledger.log(plan.request_id)
         record.begin(plan.request_id, runs, turn.ledger, normalizations=prompt.normalizations)
-        events = reply_events(deployment.engine, runs)
+        run = partial(run_reply, deployment.engine, runs)
         if turn.request.stream:
-            return await streamed(request, events, ChatStream(shape, n), options)
-        return await whole(request, events, ChatFold(shape, n), options)
+            return await streamed(request, run, ChatStream(shape, n), options)
+        return await whole(request, run, ChatFold(shape, n), options)
 
 
 def begin_turn(deployment: Deployment, sent: ChatCompletionRequest) -> ChatTurn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
+from functools import partial
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
@@ -30,7 +31,7 @@ from paraserve.api.replies import streamed, whole
 from paraserve.deployment import Deployment
 from paraserve.generation.constraint import Wanted
 from paraserve.generation.plan import PromptPlan, ReplyPlan, may_reason, plan_runs
-from paraserve.generation.run import reply_events
+from paraserve.generation.run import run_reply
 from paraserve.policies.base import PolicyLedger, ReplyRules
 from paraserve.protocol.completions import DEFAULT_MAX_TOKENS, CompletionRequest, decode_completion
 from paraserve.protocol.errors import RequestError
@@ -67,10 +68,10 @@ async def create_completion(request: Request) -> ASGIApp:
         options = reply_options(deployment, asked, policies.rules, ledger)
         ledger.log(plan.request_id)
         record.begin(plan.request_id, runs, ledger, prompts=len(prompts))
-        events = reply_events(deployment.engine, runs, prompts=len(prompts))
+        run = partial(run_reply, deployment.engine, runs, prompts=len(prompts))
         if asked.stream:
-            return await streamed(request, events, CompletionStream(shape, len(runs)), options)
-        return await whole(request, events, CompletionFold(shape, len(runs)), options)
+            return await streamed(request, run, CompletionStream(shape, len(runs)), options)
+        return await whole(request, run, CompletionFold(shape, len(runs)), options)
 
 
 async def _prompt_ids(deployment: Deployment, request: CompletionRequest) -> list[list[int]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -24,6 +24,9 @@ from paraserve.observability.record import CLIENT_CLOSED_REQUEST
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+Write = Callable[[bytes], Awaitable[None] | None]
+"""Writes whole server-sent events. What it returns, if anything, must be awaited before the next write."""
 
 DONE = b"data: [DONE]\n\n"
 _KEEP_ALIVE = b": keep-alive\n\n"
@@ -79,24 +82,24 @@ async def on_client_gone(request: Request, _: Exception) -> Response:
 
 
 class EventStream:
-    """An ASGI response that sends frames as they come.
+    """An ASGI response that sends events as they come.
 
     Args:
-        frames: whole server-sent events.
-        close: ends the work behind the frames; called when the response is over, however it ended.
+        body: writes the events; the stream ends with it.
+        close: ends the work behind the body; called when the response is over, however it ended.
         headers: further response headers, lower case.
         keep_alive: seconds of silence after which a comment is sent; 0 is never.
     """
 
     def __init__(
         self,
-        frames: AsyncIterator[bytes],
+        body: Callable[[Write], Awaitable[None]],
         *,
         close: Callable[[], Awaitable[None]],
         headers: Mapping[str, str],
         keep_alive: float = 0.0,
     ) -> None:
-        self._frames = frames
+        self._body = body
         self._close = close
         self._headers = headers
         self._keep_alive = keep_alive
@@ -136,15 +139,23 @@ class EventStream:
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": 200, "headers": raw})
         self._last = time.monotonic()
-        direct, timed = self._direct, bool(self._keep_alive)
-        async for frame in self._frames:
-            if direct is None:
-                await _write(send, frame)
-            elif not direct.write(frame):
-                await direct.drain()
-            if timed:
-                self._last = time.monotonic()
+        await self._body(self._writer(send))
         await _write(send, b"", more=False)
+
+    def _writer(self, send: Send) -> Write:
+        """The shortest way to the client that there is."""
+        direct = self._direct
+
+        def write(frames: bytes) -> Awaitable[None] | None:
+            if direct is None:
+                return _write(send, frames)
+            return None if direct.write(frames) else direct.drain()
+
+        def write_timed(frames: bytes) -> Awaitable[None] | None:
+            self._last = time.monotonic()
+            return write(frames)
+
+        return write_timed if self._keep_alive else write
 
     async def _comment(self, send: Send) -> None:
         while True:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice, repeat
 
 from paraserve.engines.base import (
     EngineChunk,
@@ -59,6 +60,18 @@ class ScriptedReply:
     prompt_prefix: Sequence[int] | None = None
     when: str | None = None
     """Text that the decoded prompt has in it; the engine needs ``decode`` for it."""
+
+    @property
+    def hangs(self) -> bool:
+        """Whether it hangs: an error that comes before that saves it."""
+        return self.hang_after is not None and (self.error is None or self.hang_after <= self.error_after)
+
+    @property
+    def ends_after(self) -> int | None:
+        """Chunks after which it hangs or fails, None for all that there are."""
+        if self.hangs:
+            return self.hang_after
+        return None if self.error is None else self.error_after
 
 
 @dataclass
@@ -130,23 +143,26 @@ class ScriptedEngine:
         try:
             async with self._slots:
                 self._refuse(request)
-                due = asyncio.get_running_loop().time() + reply.first_delay
-                if reply.in_step and reply.delay:
-                    due += reply.delay - due % reply.delay
-                for sent, chunk in enumerate(_chunks(request, reply, self.info)):
-                    if sent % reply.burst == 0:
-                        await _wait_until(due, paced=reply.delay > 0)
-                        due += reply.delay
-                    if reply.hang_after is not None and sent >= reply.hang_after:
-                        await asyncio.Event().wait()
-                    if reply.error is not None and sent >= reply.error_after:
-                        raise reply.error.with_traceback(None)  # else it would keep every request's frames
+                clock = asyncio.get_running_loop().time
+                due, delay, burst = clock() + reply.first_delay, reply.delay, reply.burst
+                if reply.in_step and delay:
+                    due += delay - due % delay
+                chunks = _chunks(request, reply, self.info)
+                until = reply.ends_after
+                for sent, chunk in enumerate(chunks if until is None else islice(chunks, until)):
+                    if not sent % burst:
+                        # Deadlines are absolute, so that pacing does not drift: chunks whose time has passed are there
+                        # at once, as they pile up behind a reader who is late. Without a pace others run before each.
+                        if (early := due - clock()) > 0 or not delay:
+                            await asyncio.sleep(max(0.0, early))
+                        due += delay
                     yield chunk
-                if reply.hang_after is not None:
+                if reply.hangs:
                     await asyncio.Event().wait()
                 if reply.error is not None:
-                    await _wait_until(due, paced=reply.delay > 0)
-                    raise reply.error.with_traceback(None)
+                    if (early := due - clock()) > 0 or not delay:
+                        await asyncio.sleep(max(0.0, early))
+                    raise reply.error.with_traceback(None)  # else it would keep every request's frames
         except (GeneratorExit, asyncio.CancelledError):
             if self.record:
                 self.aborted.append(request.request_id)
@@ -163,35 +179,26 @@ class ScriptedEngine:
             raise EngineError(400, "unsupported_parameter", "this engine gives no logprobs of the prompt", param="echo")
 
 
-async def _wait_until(due: float, *, paced: bool) -> None:
-    """Deadlines are absolute, so that pacing does not drift: chunks whose time has passed are there at once, as they
-    pile up behind a reader who is late. Without a pace other tasks run before each chunk."""
-    late = asyncio.get_running_loop().time() - due
-    if late < 0 or not paced:
-        await asyncio.sleep(max(0.0, -late))
-
-
 def _chunks(request: EngineRequest, reply: ScriptedReply, info: EngineInfo) -> Iterator[EngineChunk]:
     ids, finish = _cut(request, reply, info)
+    first = EngineChunk((), prompt_tokens=len(request.token_ids), cached_tokens=reply.cached_tokens)
+    if request.prompt_logprobs:
+        first.prompt_logprobs = _prompt_logprobs(request, info)
     logprobs = reply.logprobs
     if request.logprobs is not None and logprobs is None:
         logprobs = [_made_up(token_id, index, request.logprobs, info) for index, token_id in enumerate(ids)]
-    begin = count = 0
-    while begin < len(ids) or count == 0:
-        size = max(1, reply.chunk_sizes[min(count, len(reply.chunk_sizes) - 1)])
-        end = min(begin + size, len(ids))
-        chunk = EngineChunk(token_ids=ids[begin:end])
+    chunk, begin = first, 0
+    for size in chain(reply.chunk_sizes, repeat(reply.chunk_sizes[-1])):
+        end = begin + max(1, size)
+        chunk.token_ids = ids[begin:end]
         if request.logprobs is not None and logprobs is not None:
             chunk.logprobs = [replace(entry, top=entry.top[: request.logprobs]) for entry in logprobs[begin:end]]
-        if count == 0:
-            chunk.prompt_tokens = len(request.token_ids)
-            chunk.cached_tokens = reply.cached_tokens
-            if request.prompt_logprobs:
-                chunk.prompt_logprobs = _prompt_logprobs(request, info)
-        if end == len(ids):
-            chunk.finish = finish
+        if end >= len(ids):
+            break
         yield chunk
-        begin, count = end, count + 1
+        chunk, begin = EngineChunk(()), end
+    chunk.finish = finish
+    yield chunk
 
 
 def _cut(request: EngineRequest, reply: ScriptedReply, info: EngineInfo) -> tuple[list[int], Finish | None]:

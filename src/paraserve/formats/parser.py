@@ -155,22 +155,25 @@ class OutputParser:
         """What looked like a call and did not become one: undeclared, no valid arguments, or cut."""
         return self._ledger.broken
 
-    def passes(self, text: str) -> bool:
-        """Whether the text would come out as it is and change nothing: it can be fed in one piece."""
-        return self._plain is not None and not self._plain(text)
+    def plain(self, text: str) -> FormatEvent | None:
+        """Feed text that comes out as it is and changes nothing, however it is cut. None where it is not known to be
+        such text: it must be fed then, piece by piece."""
+        if self._plain is None or not text or self._plain(text):
+            return None
+        return self._delta(text)
 
     def feed(self, text: str) -> list[FormatEvent]:
         """The events of more text."""
-        if self._plain is not None and not self._plain(text):
-            return [self._delta(text)] if text else []
+        if (event := self.plain(text)) is not None:
+            return [event]
         self._text += text
         while _STEPS[self._place](self):
             pass
         self._text = self._text[self._position :]
         self._known -= self._position
         self._position = 0
-        self._arm()
         events, self._free.events = self._free.events, []
+        self._arm()
         return events
 
     def finish(self, reason: FinishReason) -> list[FormatEvent]:

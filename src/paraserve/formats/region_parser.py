@@ -91,8 +91,12 @@ class RegionParser:
         """Regions of calls that did not become any: undeclared, malformed, or cut."""
         return self._ledger.broken
 
-    def passes(self, text: str) -> bool:
-        """Whether the text would come out as it is and change nothing: it can be fed in one piece."""
+    def plain(self, text: str) -> FormatEvent | None:
+        """Feed text that comes out as it is and changes nothing, however it is cut. None where it is not known to be
+        such text: it must be fed then, piece by piece."""
+        return self.feed(text)[0] if self._passes(text) else None
+
+    def _passes(self, text: str) -> bool:
         if self._text or self._echo or self._watched.trigger.search(text):
             return False
         match self._inside.kind if self._inside else None:
@@ -286,7 +290,8 @@ class _Voice:
         self._give(before + ("" if known else text))
 
     def passes(self, text: str) -> bool:
-        return self._said and not self._joins and not any(self._held) and bool(text) and text == text.strip()
+        free = self._said and not self._joins and not self.silent and not any(self._held)
+        return free and bool(text) and text == text.strip()
 
     def end(self) -> None:
         """A region has ended: what follows is another one of the field."""

@@ -32,7 +32,7 @@ class TextParser(Protocol):
     def open_call(self) -> bool: ...
     @property
     def broken_calls(self) -> int: ...
-    def passes(self, text: str) -> bool: ...
+    def plain(self, text: str) -> FormatEvent | None: ...
     def feed(self, text: str) -> list[FormatEvent]: ...
     def finish(self, reason: TextEnd) -> list[FormatEvent]: ...
 
@@ -50,8 +50,8 @@ class RawText:
     def in_reasoning(self) -> bool:
         return self._watcher.in_reasoning
 
-    def passes(self, text: str) -> bool:
-        return self._watcher.passes(text)
+    def plain(self, text: str) -> FormatEvent | None:
+        return None if self._watcher.plain(text) is None else ContentDelta(text)
 
     def feed(self, text: str) -> list[FormatEvent]:
         self._watcher.feed(text)
@@ -103,6 +103,8 @@ class Choice:
         self._stop_in_reasoning = stop_in_reasoning
         self._closers = closers
         self._logprobs = logprobs
+        self._by_token = logprobs or self._stop is not None
+        """Whether each token must be looked at alone, even in text that is plain."""
 
     @property
     def completed_calls(self) -> int:
@@ -130,6 +132,8 @@ class Choice:
         if chunk.cached_tokens is not None:
             self.cached_tokens = chunk.cached_tokens
         finish = chunk.finish
+        if finish is None and not self._by_token and (delta := self._advance_plainly(chunk.token_ids)) is not None:
+            return delta
         if finish is not None and finish.reason == "abort":
             raise EngineError(502, "engine_aborted", "The engine aborted the generation.", retryable=True)
         token_ids = chunk.token_ids
@@ -154,6 +158,21 @@ class Choice:
             self.answered = any(isinstance(event, ContentDelta) and not event.text.isspace() for event in events)
         return ReplyDelta(self.index, events, tokens, self.completion_tokens, self.reasoning_tokens)
 
+    def _advance_plainly(self, token_ids: Sequence[int]) -> ReplyDelta | None:
+        """The short way of most tokens: they only add to the text. None, and nothing has happened, where they may do
+        more."""
+        count = len(token_ids)
+        if self.completion_tokens + count > self._max_tokens:
+            return None
+        text = self._detokenizer.whole(token_ids)
+        event = self._parser.plain(text) if text else None
+        if event is None:
+            return None
+        self._count(self._parser.in_reasoning, count)
+        if not self.answered:
+            self.answered = type(event) is ContentDelta and not event.text.isspace()
+        return ReplyDelta(self.index, (event,), (), self.completion_tokens, self.reasoning_tokens)
+
     def _ends_with_end_token(self, token_ids: Sequence[int], finish: Finish) -> bool:
         return bool(token_ids) and (token_ids[-1] in self._end_ids or token_ids[-1] == finish.matched)
 
@@ -164,12 +183,7 @@ class Choice:
         events: list[FormatEvent],
         tokens: list[GeneratedToken],
     ) -> None:
-        pieces = self._detokenizer.pieces(token_ids)
-        if logprobs is None and self._stop is None and (text := "".join(pieces)) and self._parser.passes(text):
-            events += self._parser.feed(text)
-            self._count(self._parser.in_reasoning, len(pieces))
-            return
-        for i, text in enumerate(pieces):
+        for i, text in enumerate(self._detokenizer.pieces(token_ids)):
             before = self._parser.in_reasoning
             if text:
                 events += self._show(text)

@@ -27,7 +27,7 @@ class Detokenizer:
             the same ids.
     """
 
-    __slots__ = ("_decoder", "_hidden", "_inside", "_texts", "_token_bytes")
+    __slots__ = ("_decoder", "_hidden", "_inside", "_text_of", "_texts", "_token_bytes")
 
     def __init__(
         self, token_bytes: Callable[[int], bytes], hidden: Collection[int], texts: dict[int, str] | None = None
@@ -35,6 +35,7 @@ class Detokenizer:
         self._token_bytes = token_bytes
         self._hidden = hidden
         self._texts = {} if texts is None else texts
+        self._text_of = self._texts.__getitem__
         self._decoder: codecs.IncrementalDecoder | None = None  # made for the first id that is new or cut
         self._inside = False
         """Whether the last token left a character incomplete."""
@@ -42,6 +43,15 @@ class Detokenizer:
     def feed(self, token_ids: Sequence[int]) -> str:
         """The text that the ids complete."""
         return "".join(self.pieces(token_ids))
+
+    def whole(self, token_ids: Sequence[int]) -> str:
+        """The text of ids that are all known as whole characters, which changes nothing here; else nothing."""
+        if self._inside:
+            return ""
+        try:
+            return "".join(map(self._text_of, token_ids))
+        except KeyError:
+            return ""
 
     def pieces(self, token_ids: Sequence[int]) -> list[str]:
         """What each of the ids adds to the text."""

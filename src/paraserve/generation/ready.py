@@ -25,50 +25,61 @@ _Step = Generator[Any, Any, EngineChunk]
 
 
 class ReadyChunks:
-    """Must be used from one task, but for its first `take`."""
+    """``await`` it for the next chunk with all others that need no waiting; for nothing at the end. The first chunk
+    comes alone, and nothing is begun beyond it. Must be awaited in one task.
 
-    __slots__ = ("_chunks", "_failure", "_next", "_step", "_waiting_for")
+    Awaiting raises `EngineError`, after the chunks that came before it were handed on.
+    """
+
+    __slots__ = ("_begun", "_chunks", "_failure", "_next", "_step", "_waits_for")
 
     def __init__(self, chunks: AsyncIterator[EngineChunk]) -> None:
         self._chunks = chunks
         self._next = chunks.__anext__
+        self._begun = False
         self._step: _Step | None = None
-        self._waiting_for: Any = None
+        """A step that has begun and waits; what for is beside it."""
+        self._waits_for: Any = None
         self._failure: EngineError | None = None
 
-    async def first(self) -> EngineChunk | None:
-        """Waits for the first chunk, and begins nothing beyond it. None when there is none."""
-        return await anext(self._chunks, None)
-
-    async def take(self) -> list[EngineChunk]:
-        """Waits for a chunk, and returns it with all others that need no waiting. Empty at the end.
-
-        Raises:
-            EngineError: after the chunks that came before it were taken.
-        """
+    def __await__(self) -> Generator[Any, Any, list[EngineChunk]]:
+        # One generator for each hand-over, and no coroutine in between: this runs for every token of every stream.
         if self._failure is not None:
             raise self._failure
-        step, self._step = self._step, None
-        try:
-            taken = [await self._next() if step is None else await _rest_of(step, self._waiting_for)]
-        except StopAsyncIteration:
-            return []
-        while len(taken) < MOST:
-            step = self._next().__await__()
+        taken: list[EngineChunk] = []
+        step, waits_for = self._step, self._waits_for
+        self._step = None
+        while True:
             try:
-                self._waiting_for = step.send(None)
+                if step is None:
+                    step = self._next().__await__()
+                    waits_for = step.send(None)
+                    if taken:
+                        self._step, self._waits_for = step, waits_for
+                        return taken
+                while True:
+                    try:
+                        sent = yield waits_for
+                    except BaseException as thrown:  # noqa: BLE001 - thrown on into the step
+                        waits_for = step.throw(thrown)
+                    else:
+                        waits_for = step.send(sent)
             except StopIteration as done:
                 taken.append(done.value)
             except StopAsyncIteration:
                 return taken  # and the next step says so again
             except EngineError as error:
+                if not taken:
+                    raise
                 self._failure = error
                 return taken
-            else:
-                self._step = step
+            step = None
+            if not self._begun:
+                self._begun = True
                 return taken
-        await asyncio.sleep(0)  # an engine that never waits must not keep the loop from others
-        return taken
+            if len(taken) == MOST:
+                yield  # an engine that never waits must not keep the loop from others
+                return taken
 
     async def aclose(self) -> None:
         """The engine's generation is closed when this returns."""
@@ -80,26 +91,16 @@ class ReadyChunks:
 
 
 @coroutine
-def _rest_of(step: _Step, waiting_for: Any) -> Generator[Any, Any, EngineChunk]:
-    """Await the rest of a step that waits for something."""
-    while True:
-        try:
-            sent = yield waiting_for
-        except BaseException as error:  # noqa: BLE001 - thrown on into the step
-            thrown: BaseException | None = error
-        else:
-            thrown = None
-        try:
-            waiting_for = step.send(sent) if thrown is None else step.throw(thrown)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-
-
-@coroutine
 def _cancelled(step: _Step) -> Generator[Any, Any, None]:
     """Cancel a step that waits, and await its end."""
     try:
-        waiting_for = step.throw(asyncio.CancelledError())
-        yield from _rest_of(step, waiting_for)
+        waits_for = step.throw(asyncio.CancelledError())
+        while True:
+            try:
+                sent = yield waits_for
+            except BaseException as thrown:  # noqa: BLE001 - thrown on into the step
+                waits_for = step.throw(thrown)
+            else:
+                waits_for = step.send(sent)
     except (asyncio.CancelledError, StopIteration, StopAsyncIteration, EngineError):
         return

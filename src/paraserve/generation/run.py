@@ -1,14 +1,13 @@
-"""One request against the engine: every choice at once, merged into one stream of reply events.
+"""One request against the engine: every choice at once, their reply events handed on as they come.
 
-Owns the lifetime of the generations: when the caller stops iterating, for whatever reason, every engine generation
-of the request is closed before control returns. If one choice fails the request fails.
+Owns the lifetime of the generations: when the run ends, for whatever reason, every engine generation of the request
+has been closed. If one choice fails the request fails.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from paraserve.engines.base import Engine, EngineChunk, EngineError, EngineRequest, TokenLogprob
@@ -17,7 +16,9 @@ from paraserve.generation.course import Course
 from paraserve.generation.events import GeneratedToken, PromptScored, ReplyEvent, Usage
 from paraserve.generation.ready import ReadyChunks
 
-_AHEAD = 8
+Take = Callable[[Sequence[ReplyEvent]], Awaitable[None] | None]
+"""Takes reply events that are there together. What it returns, if anything, is awaited before the engine is asked for
+more: a reader that falls behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +30,11 @@ class EngineRun:
     course: Course = field(default_factory=Course)
 
 
-def reply_events(
-    engine: Engine, runs: Sequence[EngineRun], *, prompts: int = 1
-) -> AsyncGenerator[Sequence[ReplyEvent], None]:
-    """Reply events of all choices, those together that are there together; `Usage` last.
+async def run_reply(engine: Engine, runs: Sequence[EngineRun], take: Take, *, prompts: int = 1) -> None:
+    """Hand ``take`` the reply events of all choices, those together that are there together; `Usage` last.
+
+    Events are pushed, not pulled: between the engine's iterator and the socket there is nothing that would have to be
+    resumed for every token.
 
     Args:
         prompts: how many different prompts the runs share; runs of one prompt stand together.
@@ -41,38 +43,40 @@ def reply_events(
         EngineError: the engine refused or failed.
     """
     if len(runs) == 1:
-        return _one(engine, runs[0], lambda: [usage_of(runs, prompts)])
-    return _merge(engine, runs, lambda: [usage_of(runs, prompts)])
+        last = await _generate(engine, runs[0], take)
+    else:
+        await _generate_all(engine, runs, take)
+        last = []
+    await _hand(take, [*last, usage_of(runs, prompts)])
 
 
-Closing = Callable[[], Sequence[ReplyEvent]]
+async def _hand(take: Take, events: Sequence[ReplyEvent]) -> None:
+    if (behind := take(events)) is not None:
+        await behind
 
 
-async def _one(
-    engine: Engine, run: EngineRun, closing: Closing = lambda: ()
-) -> AsyncGenerator[Sequence[ReplyEvent], None]:
+async def _generate(engine: Engine, run: EngineRun, take: Take) -> list[ReplyEvent]:
+    """Run one choice. Returns its last events, which are still to be handed on."""
     choice, course = run.choice, run.course
     course.ask()
     ready = ReadyChunks(engine.generate(run.request))
     events: list[ReplyEvent] = []
     try:
-        chunk = await ready.first()
-        chunks = [] if chunk is None else [chunk]
-        while chunks:
+        while chunks := await ready:
             events = []
             try:
-                _take(run, chunks, events)
+                _advance(run, chunks, events)
             except EngineError:
                 if events:
-                    yield events
+                    await _hand(take, events)
                 raise
             if choice.end is not None:
                 if chunks[-1].finish is None:  # a stop string: aborting may take a moment
-                    yield events
+                    await _hand(take, events)
                     events = []
                 break
-            yield events
-            chunks = await ready.take()
+            if (behind := take(events)) is not None:
+                await behind
         else:
             raise EngineError(502, "engine_error", "The engine ended the reply without saying why.", retryable=True)
     except EngineError as error:
@@ -82,10 +86,28 @@ async def _one(
         course.end()
         await ready.aclose()
     assert choice.end is not None
-    yield [*events, choice.end, *closing()]
+    return [*events, choice.end]
 
 
-def _take(run: EngineRun, chunks: Sequence[EngineChunk], events: list[ReplyEvent]) -> None:
+async def _generate_all(engine: Engine, runs: Sequence[EngineRun], take: Take) -> None:
+    """Run several choices at once. The first to fail ends the others."""
+
+    async def run_one(run: EngineRun) -> None:
+        await _hand(take, await _generate(engine, run, take))
+
+    tasks = [asyncio.create_task(run_one(run)) for run in runs]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _advance(run: EngineRun, chunks: Sequence[EngineChunk], events: list[ReplyEvent]) -> None:
     """Advance the choice by chunks that came together; ``events`` has what it said when this raises, too."""
     choice = run.choice
     for chunk in chunks if len(chunks) == 1 or run.request.logprobs is not None else _joined(chunks):
@@ -114,40 +136,6 @@ def _joined(chunks: Sequence[EngineChunk]) -> list[EngineChunk]:
     return joined
 
 
-async def _merge(
-    engine: Engine, runs: Sequence[EngineRun], closing: Closing
-) -> AsyncGenerator[Sequence[ReplyEvent], None]:
-    """Events of several choices as they come; at most `_AHEAD` lots a choice wait for a slow reader."""
-    queue: asyncio.Queue[Sequence[ReplyEvent] | int] = asyncio.Queue()
-    room = asyncio.Semaphore(_AHEAD * len(runs))
-
-    async def pump(number: int) -> None:
-        try:
-            async with aclosing(_one(engine, runs[number])) as lots:
-                async for events in lots:
-                    await room.acquire()
-                    queue.put_nowait(events)
-        finally:
-            queue.put_nowait(number)
-
-    tasks = [asyncio.create_task(pump(number)) for number in range(len(runs))]
-    try:
-        running = len(tasks)
-        while running:
-            events = await queue.get()
-            if isinstance(events, int):
-                running -= 1
-                await tasks[events]
-            else:
-                room.release()
-                yield events
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    yield closing()
-
-
 def _scored(token_ids: Sequence[int], logprobs: Sequence[TokenLogprob | None]) -> list[GeneratedToken | None]:
     return [
         None if entry is None else GeneratedToken(token_id, "", entry.logprob, entry.top)
@@ -156,7 +144,7 @@ def _scored(token_ids: Sequence[int], logprobs: Sequence[TokenLogprob | None]) -
 
 
 def usage_of(runs: Sequence[EngineRun], prompts: int) -> Usage:
-    """Token counts of a request's runs, so far or in the end. ``prompts`` as in `reply_events`."""
+    """Token counts of a request's runs, so far or in the end. ``prompts`` as in `run_reply`."""
     choices = [run.choice for run in runs]
     per_prompt = len(runs) // prompts
     shared = [runs[first : first + per_prompt] for first in range(0, len(runs), per_prompt)]
