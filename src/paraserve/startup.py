@@ -197,7 +197,8 @@ def join(
 ) -> Deployment:
     """A deployment of an engine that has been started."""
     tokenizer, info = checkpoint.tokenizer, engine.info
-    markers = StartMarkers.of(format)
+    chat = _chat_prompt(settings, checkpoint, format, info) if checkpoint.templates else None
+    format = _with_lead(format, chat)
     limits = [n for n in (settings.context_length, info.context_length, checkpoint.context_length) if n]
     return Deployment(
         settings=settings,
@@ -205,9 +206,9 @@ def join(
         engine=engine,
         tokenizer=tokenizer,
         vocabulary=reply_vocabulary(tokenizer, format, info.eos_token_ids | checkpoint.eos_token_ids),
-        chat=_chat_prompt(settings, checkpoint, format, markers, info) if checkpoint.templates else None,
+        chat=chat,
         format=format,
-        markers=markers,
+        markers=StartMarkers.of(format),
         constraints=ConstraintBuilder(
             format, info, tokenizer.added_tokens, lenient=settings.unsupported_schema_keywords == "drop"
         ),
@@ -217,9 +218,13 @@ def join(
     )
 
 
-def _chat_prompt(
-    settings: ServerSettings, checkpoint: Checkpoint, format: Format, markers: StartMarkers, info: EngineInfo
-) -> ChatPrompt:
+def _with_lead(format: Format, chat: ChatPrompt | None) -> Format:
+    """The format with the blanks that the template writes in front of answers, where the family's has none."""
+    takes = chat.capabilities.get(DEFAULT_TEMPLATE) if chat is not None else None
+    return replace(format, lead=takes.content_lead) if takes is not None and not format.lead else format
+
+
+def _chat_prompt(settings: ServerSettings, checkpoint: Checkpoint, format: Format, info: EngineInfo) -> ChatPrompt:
     return ChatPrompt(
         checkpoint,
         settings=PromptSettings(
@@ -228,6 +233,6 @@ def _chat_prompt(
             lenient_arguments=settings.history_arguments == "lenient",
             ignored_tools=settings.ignored_tools,
         ),
-        markers=markers,
+        markers=StartMarkers.of(format),
         media=info.media,
     )

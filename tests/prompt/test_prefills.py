@@ -12,6 +12,7 @@ from paraserve.formats.output import parser_for
 from paraserve.formats.registry import detect
 from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart
+from paraserve.prompt.capabilities import probe_template
 from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest, PreparedPrompt
 from paraserve.prompt.checkpoint import Checkpoint
 from paraserve.prompt.state import StartMarkers
@@ -171,3 +172,14 @@ def test_the_prompt_of_a_thought_is_the_one_of_thinking_turned_on(models):
         off = model.prepare(f"{model.opening}half", {"enable_thinking": False})
         assert off.text == on.text, name
         assert name == "hunyuan-hy3" or "thinking_on_for_prefill" in off.normalizations, name
+
+
+def test_blanks_in_front_of_answers_are_found_in_the_templates_that_write_them(shared_assets):
+    """Behind the generation prompt, and nothing but blanks: two of Mistral's."""
+    found = {}
+    for path in sorted((shared_assets / "templates").glob("*.jinja")):
+        tokens = {"bos_token": "<s>", "eos_token": "</s>"}
+        lead = probe_template(ChatTemplate.compile(path.read_text()), tokens).content_lead
+        if lead:
+            found[path.stem] = lead
+    assert found == {"mistral-7b-v0.3": " ", "mistral.vllm-parallel": " "}

@@ -88,6 +88,8 @@ class TemplateCapabilities:
     effort_variable: str | None = None
     efforts: tuple[str, ...] = ()
     """Values of reasoning effort that the template takes."""
+    content_lead: str = ""
+    """Blanks that the template writes between the generation prompt and an assistant's content: the model does, too."""
     absent_tools_as_none: bool = True
     """Without tools the template is called with ``tools=None``, as Hugging Face does; else without the name."""
     variables: tuple[str, ...] = ()
@@ -107,6 +109,7 @@ def probe_template(template: ChatTemplate, special_tokens: Mapping[str, str]) ->
         **_system_facts(prober, template.source),
         **_switch_facts(prober, template),
         **_reasoning_facts(prober),
+        content_lead=prober.content_lead(),
         lists=_list_roles(prober),
         media=_media_forms(prober),
     )

@@ -138,6 +138,13 @@ class Prober:
         reply = text[text.rfind(USER) :]
         return VALUE in text and "None" not in reply and "{'" not in reply and f'\\"{KEY}' not in reply
 
+    def content_lead(self) -> str:
+        """The blanks before an answer in the history, where it stands behind what is the prompt for that answer."""
+        asked = self.render([user(USER)])
+        answered = self.render([user(USER), assistant(TEXT), user(NEXT)]).partition(TEXT)[0]
+        gap = answered[len(asked) :] if asked and answered.startswith(asked) else ""
+        return gap if gap.isspace() else ""
+
     def shows_bare_tool(self) -> bool:
         """A tool with nothing but a name comes out as one with an empty description and no parameters would."""
         bare = self.render([user(USER)], tools=[{"type": "function", "function": {"name": NAME}}])
