@@ -40,6 +40,7 @@ from paraserve.prompt.chat import ChatPromptRequest, PreparedPrompt
 from paraserve.protocol.chat import ChatCompletionRequest, decode_chat
 from paraserve.protocol.errors import RequestError
 from paraserve.protocol.tools import CHOICE_WORDS, check_tools, tool_choice_in_force
+from paraserve.protocol.unserved import check_served
 
 if TYPE_CHECKING:
     from paraserve.deployment import Deployment
@@ -97,6 +98,7 @@ async def create_chat_completion(request: Request) -> ASGIApp:
 
 def begin_turn(deployment: Deployment, sent: ChatCompletionRequest) -> ChatTurn:
     """The request as the policies in force want it."""
+    check_served(sent, deployment.settings.engine_extra_fields)
     policies = deployment.policies.on("chat")
     request, ledger = policies.apply(sent)
     with attributed(ledger, policies.rules):

@@ -35,6 +35,7 @@ from paraserve.generation.run import run_reply
 from paraserve.policies.base import PolicyLedger, ReplyRules
 from paraserve.protocol.completions import DEFAULT_MAX_TOKENS, CompletionRequest, decode_completion
 from paraserve.protocol.errors import RequestError
+from paraserve.protocol.unserved import check_served
 
 MAX_CHOICES = 1024
 """The most choices (prompts times ``n``) of one request."""
@@ -48,6 +49,7 @@ async def create_completion(request: Request) -> ASGIApp:
     record.read(deployment.asked_model(sent.model), stream=bool(sent.stream))
     model = deployment.model_name(sent.model)
     check_stream_options(sent, deployment)
+    check_served(sent, deployment.settings.engine_extra_fields)
     policies = deployment.policies.on("completions")
     asked, ledger = policies.apply(sent)
     with attributed(ledger, policies.rules):

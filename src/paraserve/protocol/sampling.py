@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from paraserve.protocol.errors import RequestError
+from paraserve.protocol.unserved import UnservedFields
 
 MAX_STOP_STRINGS = 64
 MAX_STOP_CHARS = 512
@@ -33,7 +34,7 @@ class ResponseFormat(msgspec.Struct, frozen=True):
     json_schema: JsonSchemaFormat | None = None
 
 
-class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
+class SamplingFields(UnservedFields, frozen=True, kw_only=True):
     """``None`` is unset everywhere; a value that was sent, 0 and 1.0 included, is set."""
 
     model: str | None = None

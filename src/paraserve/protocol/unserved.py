@@ -1,0 +1,56 @@
+"""Fields of other APIs that say what a reply must be, and that are not served under these names.
+
+Unknown fields are ignored; these are refused, since a reply that does not obey them would look like one that does. A
+value that says nothing (null, false, an empty list) is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from paraserve.protocol.errors import RequestError
+
+INSTEAD = {
+    "functions": "tools",
+    "function_call": "tool_choice",
+    "structured_outputs": "response_format, regex or ebnf",
+    "guided_json": "response_format",
+    "guided_regex": "regex",
+    "guided_choice": "regex",
+    "guided_grammar": "ebnf",
+    "json_schema": "response_format",
+    "grammar": "ebnf",
+    "allowed_token_ids": "regex",
+    "bad_words": "logit_bias",
+}
+"""Names of OpenAI's first function calls, of vLLM and of llama.cpp, and what to send."""
+
+
+class UnservedFields(msgspec.Struct, frozen=True, kw_only=True):
+    """Decoded to be refused by `check_served`."""
+
+    functions: Any = None
+    function_call: Any = None
+    structured_outputs: Any = None
+    guided_json: Any = None
+    guided_regex: Any = None
+    guided_choice: Any = None
+    guided_grammar: Any = None
+    json_schema: Any = None
+    grammar: Any = None
+    allowed_token_ids: Any = None
+    bad_words: Any = None
+
+
+def check_served(request: UnservedFields, passed: Collection[str] = ()) -> None:
+    """Raises `RequestError` that names the field and what to send instead.
+
+    Args:
+        passed: fields that go to the engine as they are, whose business they then are.
+    """
+    for name, instead in INSTEAD.items():
+        if getattr(request, name) and name not in passed:
+            raise RequestError(f"{name}: not supported; send {instead}", param=name, code="unsupported_parameter")
