@@ -7,6 +7,7 @@ import itertools
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,15 @@ def test_a_model_of_byte_pairs_is_encoded_by_fastokens_and_others_by_sentencepie
     fast = {name for (name, _), tokenizer in loaded.items() if tokenizer.backend == "fastokens"}
     assert fast == {"bpe", "bpe without symbols", "bpe without prefix", "bpe without bytes"}
     assert {tokenizer.backend for tokenizer in loaded.values()} == {"fastokens", "sentencepiece"}
+
+
+@pytest.mark.parametrize("name", ["bpe", "unigram"])
+def test_97_one_tokenizer_serves_many_threads(models, loaded, name):
+    tokenizer, expected = loaded[name, True], reference(models[name])
+    texts = [f"{number} {line}" for number, line in enumerate(LINES * 4) if "<s>" not in line]
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(tokenizer.encode, texts))
+    assert found == [expected.encode(text) for text in texts]
 
 
 def test_a_fast_encoder_that_differs_is_not_used(models, tmp_path, monkeypatch, caplog):
