@@ -2,10 +2,15 @@
 
     python benchmarks/soak.py                     # ten minutes
     python benchmarks/soak.py --seconds 60
+    python benchmarks/soak.py --workers 2
 
 A server and its clients in one process: replies of every kind, clients that leave, read slowly or send nonsense, and
 an engine that fails, dies in mid-stream, hangs and refuses. Afterwards every request must be in the metrics, and no
 task, connection or generation may be left; resident memory must not grow. Exits with 1 when one of these is not so.
+
+With workers the server is a real one beside the clients, and seen from outside: its open files are its connections, a
+place that was not given back shows when as many requests come as there are places, and of tasks and generations only
+those are seen that hold one of these.
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ import uvicorn
 import uvloop
 from load_client import Target, run_load
 from load_scenarios import TOOLS
+from load_servers import ServerProcess, free_port, paraserve_command, process_tree, served
 
 from paraserve.api.app import create_app
 from paraserve.engines.embedded import default_model_path
@@ -51,7 +57,11 @@ REPLIES = [
     {"text": WORDS, "hang_after": 5},
     {"text": WORDS * 20, "burst": 32},
     {"text": "broken off", "finish": "abort"},
+    {"text": "They are.", "first_delay": 0.5, "when": "are all places free"},
 ]
+PROBE = "are all places free"
+"""A prompt whose reply is sure and takes a while."""
+RUNNING, QUEUED = 32, 16
 CLIENTS = 48
 PATIENCE = 3.0
 """Seconds after which a client gives a reply up: some never end."""
@@ -167,8 +177,8 @@ async def soak(seconds: float, report: Callable[[str], None]) -> Leftovers:
             engine_script=str(script),
             tool_call_parser="hermes",
             reasoning_parser="qwen3",
-            max_concurrent_requests=32,
-            max_queued_requests=16,
+            max_concurrent_requests=RUNNING,
+            max_queued_requests=QUEUED,
             queue_timeout=1.0,
             log_level="critical",
         )
@@ -185,17 +195,7 @@ async def soak(seconds: float, report: Callable[[str], None]) -> Leftovers:
         await asyncio.sleep(0.01)
     url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     before = len(asyncio.all_tasks())
-    began = time.monotonic()
-    clients = Soak(url, began + seconds)
-    running = asyncio.gather(*(clients.client(seed) for seed in range(CLIENTS)))
-    resident: list[float] = []
-    while not running.done():
-        await asyncio.wait({running}, timeout=max(1.0, seconds / 30))
-        resident.append(_resident())
-        report(f"{time.monotonic() - began:6.0f} s  {clients.sent.total:8,} requests  {resident[-1]:.0f} MB")
-    await running
-    report(", ".join(f"{name}: {count:,}" for name, count in sorted(clients.sent.outcomes.items())))
-    await asyncio.sleep(SETTLE)
+    sent, growth = await _run_clients(url, seconds, report, _resident)
     metrics = await _scraped(url)
     left = Leftovers(
         tasks=len(asyncio.all_tasks()) - before,
@@ -203,8 +203,8 @@ async def soak(seconds: float, report: Callable[[str], None]) -> Leftovers:
         generations=engine.running,
         in_flight=_chat_metric(metrics, "paraserve_requests_in_flight"),
         places=app.state.admission.running + app.state.admission.waiting,
-        uncounted=clients.sent.total - int(_chat_metric(metrics, "paraserve_requests_total")),
-        growth=resident[-1] - max(resident[: max(1, len(resident) // 3)]),
+        uncounted=sent.total - int(_chat_metric(metrics, "paraserve_requests_total")),
+        growth=growth,
     )
     server.should_exit = True
     await serving
@@ -212,9 +212,65 @@ async def soak(seconds: float, report: Callable[[str], None]) -> Leftovers:
     return left
 
 
-def _resident() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+async def soak_workers(seconds: float, workers: int, report: Callable[[str], None]) -> Leftovers:
+    with tempfile.TemporaryDirectory() as directory:
+        script = Path(directory) / "script.json"
+        script.write_text(json.dumps({"replies": REPLIES, "context_length": 8192}))
+        port = free_port()
+        flags = f"--workers {workers} --tool-call-parser hermes --reasoning-parser qwen3 --queue-timeout 1"
+        limits = f"--max-concurrent-requests {RUNNING} --max-queued-requests {QUEUED} --slow-client-timeout 1"
+        quiet = "--log-level critical"
+        command = paraserve_command(port, script, [*flags.split(), *limits.split(), *quiet.split()])
+        with served(command, port) as server:
+            await asyncio.sleep(SETTLE)  # the others get ready
+            before = _open_files(server)
+            sent, growth = await _run_clients(server.url, seconds, report, lambda: _resident_of_all(server))
+            metrics = await _scraped(server.url)
+            probe = {"messages": [{"role": "user", "content": PROBE}]}
+            target = Target(server.url)
+            room = RUNNING + QUEUED
+            replies = await run_load(target, target.request("/v1/chat/completions", probe), streams=room, requests=room)
+            await asyncio.sleep(SETTLE)
+            return Leftovers(
+                tasks=0,
+                connections=_open_files(server) - before,
+                generations=0,
+                in_flight=_chat_metric(metrics, "paraserve_requests_in_flight"),
+                places=sum(reply.status != 200 for reply in replies),
+                uncounted=sent.total - int(_chat_metric(metrics, "paraserve_requests_total")),
+                growth=growth,
+            )
+
+
+async def _run_clients(
+    url: str, seconds: float, report: Callable[[str], None], resident: Callable[[], float]
+) -> tuple[Sent, float]:
+    """What the clients did, and by how many MB the server grew. Returns when everything has had time to end."""
+    began = time.monotonic()
+    clients = Soak(url, began + seconds)
+    running = asyncio.gather(*(clients.client(seed) for seed in range(CLIENTS)))
+    sizes: list[float] = []
+    while not running.done():
+        await asyncio.wait({running}, timeout=max(1.0, seconds / 30))
+        sizes.append(resident())
+        report(f"{time.monotonic() - began:6.0f} s  {clients.sent.total:8,} requests  {sizes[-1]:.0f} MB")
+    await running
+    report(", ".join(f"{name}: {count:,}" for name, count in sorted(clients.sent.outcomes.items())))
+    await asyncio.sleep(SETTLE)
+    return clients.sent, sizes[-1] - max(sizes[: max(1, len(sizes) // 3)])
+
+
+def _resident(pid: int | str = "self") -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
+
+
+def _resident_of_all(server: ServerProcess) -> float:
+    return sum(map(_resident, process_tree(server.pid)))
+
+
+def _open_files(server: ServerProcess) -> int:
+    return sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in process_tree(server.pid))
 
 
 async def _scraped(url: str) -> str:
@@ -228,12 +284,20 @@ async def _scraped(url: str) -> str:
     return answer
 
 
+def _show(line: str) -> None:
+    print(line, flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    left = uvloop.run(soak(options.seconds, lambda line: print(line, flush=True)))
+    several = options.workers > 1
+    left = uvloop.run(
+        soak_workers(options.seconds, options.workers, _show) if several else soak(options.seconds, _show)
+    )
     print(left)
     wrong = [name for name in ("tasks", "connections", "generations", "in_flight", "places") if getattr(left, name)]
     if abs(left.uncounted) > 0:

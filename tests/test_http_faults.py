@@ -7,8 +7,9 @@ import contextlib
 import gzip
 import json
 import socket
+import sys
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from urllib.parse import urlsplit
 
 import httpx
@@ -21,6 +22,11 @@ from paraserve.http_protocol import MAX_HEAD_BYTES, ConnectionLimits, with_limit
 from tests.api.wire import CHAT, USER, chunks
 from tests.fakes.serving import serving
 from tests.toy import deployment, engine, reply
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 QUICK = ConnectionLimits(head=0.3, body_silence=0.3, slow_client=0.3)
 LIMIT = 200_000
@@ -105,12 +111,31 @@ async def test_a_body_that_is_no_request_is_400_and_the_next_is_served(url: str,
     assert await serves(url)
 
 
-@pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
-async def test_a_compressed_body_is_read(url: str, encoding: str, pack) -> None:
-    body = pack(json.dumps({"messages": USER}).encode())
+PACKED = [("gzip", gzip.compress), ("x-gzip", gzip.compress), ("deflate", zlib.compress), ("zstd", zstd.compress)]
+
+
+@pytest.mark.parametrize("step", [1, 7, 1 << 20], ids=["byte by byte", "in pieces", "whole"])
+@pytest.mark.parametrize(("encoding", "pack"), PACKED, ids=[name for name, _ in PACKED])
+async def test_a_compressed_body_is_read(
+    url: str, scripted: ScriptedEngine, encoding: str, pack: Callable[[bytes], bytes], step: int
+) -> None:
+    text = "What is new? " * 50
+    body = pack(json.dumps({"messages": [{"role": "user", "content": text}]}).encode())
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for at in range(0, len(body), step):
+            yield body[at : at + step]
+
     async with httpx.AsyncClient(base_url=url) as http:
-        answer = await http.post(CHAT, content=body, headers={"content-encoding": encoding})
+        answer = await http.post(CHAT, content=pieces(), headers={"content-encoding": encoding})
     assert answer.status_code == 200
+    assert text.encode() in bytes(i for i in scripted.requests[-1].token_ids if i < 256)
+
+
+def zstd_frame(window_log: int, content: bytes) -> bytes:
+    """A frame of one raw block that asks for a window of ``2**window_log`` bytes (RFC 8878, 3.1.1)."""
+    block = (len(content) << 3 | 1).to_bytes(3, "little")
+    return b"\x28\xb5\x2f\xfd\x00" + bytes([(window_log - 10) << 3]) + block + content
 
 
 @pytest.mark.parametrize(
@@ -119,10 +144,28 @@ async def test_a_compressed_body_is_read(url: str, encoding: str, pack) -> None:
         ("gzip", gzip.compress(b" " * 50_000_000), 413),
         ("gzip", gzip.compress(b"{}")[:-9], 400),
         ("gzip", b"no gzip at all", 400),
-        ("zstd", b"\x28\xb5\x2f\xfd", 415),
+        ("gzip", gzip.compress(b"{}") * 2, 400),
+        ("zstd", zstd.compress(b" " * 50_000_000), 413),
+        ("zstd", zstd.compress(b"{}")[:-1], 400),
+        ("zstd", b"no zstd at all", 400),
+        ("zstd", zstd_frame(27, b"{}"), 400),
+        ("zstd", zstd.compress(b"{}") * 2, 400),
+        ("br", b"\x0b\x01\x80{}\x03", 415),
         ("gzip, gzip", gzip.compress(gzip.compress(b"{}")), 415),
     ],
-    ids=["bomb", "cut", "broken", "unknown", "twice"],
+    ids=[
+        "bomb",
+        "cut",
+        "broken",
+        "two",
+        "zstd bomb",
+        "zstd cut",
+        "zstd broken",
+        "window",
+        "zstd two",
+        "unknown",
+        "twice",
+    ],
 )
 async def test_a_compressed_body_that_cannot_be_taken_is_refused(url: str, encoding: str, body: bytes, status: int):
     async with httpx.AsyncClient(base_url=url) as http:
@@ -174,14 +217,45 @@ async def test_a_body_that_trickles_without_stopping_is_read(url: str) -> None:
     assert b" 200 OK" in answer
 
 
-async def test_connections_without_a_request_do_not_keep_others_from_being_served(url: str) -> None:
+async def test_a_thousand_connections_without_a_request_keep_nobody_from_being_served(url: str) -> None:
     where = urlsplit(url)
-    silent = [await asyncio.open_connection(where.hostname, where.port) for _ in range(200)]
+    silent = [await asyncio.open_connection(where.hostname, where.port) for _ in range(1000)]
     assert await serves(url)
-    ends = await asyncio.gather(*(asyncio.wait_for(reader.read(), 2) for reader, _ in silent))
+    ends = await asyncio.gather(*(asyncio.wait_for(reader.read(), 10) for reader, _ in silent))
     assert set(ends) == {b""}
     for _, writer in silent:
         writer.close()
+
+
+async def test_a_kept_alive_connection_that_half_opens_is_closed_after_a_while() -> None:
+    """Its client is gone without a word; what the server sees is silence."""
+    async with serving(create_app(deployment(engine())), http=with_limits(QUICK), keep_alive=1) as url:
+        where = urlsplit(url)
+        reader, writer = await asyncio.open_connection(where.hostname, where.port)
+        writer.write(chat())
+        async with asyncio.timeout(10):
+            assert b"200 OK" in await reader.read()
+        writer.close()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_closes_its_half_of_the_connection_has_left(stream: bool) -> None:
+    scripted = engine(reply("abc", hang_after=1))
+    app = create_app(deployment(scripted))
+    async with serving(app, http=with_limits(QUICK)) as url:
+        where = urlsplit(url)
+        reader, writer = await asyncio.open_connection(where.hostname, where.port)
+        writer.write(chat(stream=stream))
+        async with asyncio.timeout(5):
+            while not scripted.running:  # noqa: ASYNC110 - the engine has no event for it
+                await asyncio.sleep(0.01)
+            writer.write_eof()
+            assert b"[DONE]" not in await reader.read()
+            while scripted.running:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        writer.close()
+        assert len(scripted.aborted) == 1
+        assert app.state.admission.running == 0
 
 
 async def test_pipelined_requests_are_answered_in_order(url: str) -> None:

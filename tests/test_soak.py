@@ -13,9 +13,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.slow
-def test_nothing_is_left_over_after_a_minute_of_everything_at_once() -> None:
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_nothing_is_left_over_after_a_minute_of_everything_at_once(workers: str) -> None:
     seconds = os.environ.get("PARASERVE_SOAK_SECONDS", "60")
-    command = [sys.executable, str(ROOT / "benchmarks" / "soak.py"), "--seconds", seconds]
+    command = [sys.executable, str(ROOT / "benchmarks" / "soak.py"), "--seconds", seconds, "--workers", workers]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=float(seconds) + 120, check=False)
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
     assert "nothing is left over" in ended.stdout

@@ -1,0 +1,102 @@
+"""Ten times as many clients as there is room for: who gets no room is told at once, nobody hangs, and then all is well.
+
+The real engine with the real model, so that what is scarce is its work and not a script's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import httpx
+import pytest
+from tests.e2e.conftest import Server
+
+RUNNING, QUEUED, QUEUE_SECONDS = 2, 2, 1.0
+CLIENTS = 10 * (RUNNING + QUEUED)
+LOAD_SECONDS = 5.0
+SLACK = 10.0
+"""Seconds that a busy machine may be late with a refusal."""
+CHAT = "/v1/chat/completions"
+BODY = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 24, "ignore_eos": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    status: int
+    seconds: float
+    code: str | None
+    retry_after: str | None
+    whole: bool
+
+
+@pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    limits = ["--parallel", RUNNING, "--max-concurrent-requests", RUNNING, "--max-queued-requests", QUEUED]
+    flags = map(str, [*limits, "--queue-timeout", QUEUE_SECONDS, "--workers", request.param])
+    running = Server(*flags, "--log-level", "warning", "--log-format", "text")
+    try:
+        running.wait_until_ready()
+        yield running
+    finally:
+        running.stop()
+
+
+def ask(server: Server, *, stream: bool) -> Outcome:
+    began = time.monotonic()
+    answer = httpx.post(server.url + CHAT, json={**BODY, "stream": stream}, timeout=60)
+    seconds = time.monotonic() - began
+    if answer.status_code == 200:
+        whole = answer.text.endswith("data: [DONE]\n\n") if stream else "length" in answer.text
+        return Outcome(200, seconds, None, None, whole)
+    code = answer.json()["error"]["code"]
+    return Outcome(answer.status_code, seconds, code, answer.headers.get("retry-after"), True)
+
+
+def keep_asking(server: Server, *, stream: bool) -> list[Outcome]:
+    until = time.monotonic() + LOAD_SECONDS
+    outcomes = []
+    while time.monotonic() < until:
+        outcomes.append(ask(server, stream=stream))
+        time.sleep(0.05)
+    return outcomes
+
+
+def metric(server: Server, name: str) -> float:
+    lines = httpx.get(f"{server.url}/metrics", timeout=30).text.splitlines()
+    return sum(
+        float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"paraserve_{name}") and CHAT in line
+    )
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 20.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_at_ten_times_the_capacity_the_rest_is_told_503_nobody_hangs_and_then_all_is_as_before(server: Server) -> None:
+    with ThreadPoolExecutor(CLIENTS + 1) as pool:
+        clients = [pool.submit(keep_asking, server, stream=number % 2 == 0) for number in range(CLIENTS)]
+        time.sleep(LOAD_SECONDS / 2)
+        health = [httpx.get(f"{server.url}{path}", timeout=30).status_code for path in ("/health", "/v1/models")]
+        outcomes = [outcome for client in clients for outcome in client.result()]
+    assert health == [200, 200]
+    served = [outcome for outcome in outcomes if outcome.status == 200]
+    refused = [outcome for outcome in outcomes if outcome.status != 200]
+    assert len(served) > RUNNING + QUEUED
+    assert len(refused) > len(served)
+    assert all(outcome.whole for outcome in served)
+    assert {(outcome.status, outcome.code, outcome.retry_after) for outcome in refused} == {(503, "overloaded", "1")}
+    assert max(outcome.seconds for outcome in refused) < QUEUE_SECONDS + SLACK
+    # Recovery: nothing is left of it, and as many as there is room for are served at once.
+    assert eventually(lambda: metric(server, "requests_in_flight") == 0)
+    assert metric(server, "requests_total") == len(outcomes)
+    with ThreadPoolExecutor(RUNNING + QUEUED) as pool:
+        after = list(pool.map(lambda number: ask(server, stream=number % 2 == 0), range(RUNNING + QUEUED)))
+    assert [outcome.status for outcome in after] == [200] * len(after)

@@ -1,0 +1,62 @@
+"""An engine that goes away and comes back: what runs fails, what comes meanwhile is told, and then it is as before."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from tests.engines.contract import collect, ids_of
+from tests.engines.remote_faults import PROMPT, ask, long
+from tests.fakes.sequences import VOCAB
+from tests.fakes.serving import free_port, serving
+from tests.fakes.sglang_fake import FakeSGLang
+from tests.fakes.vllm_fake import FakeVLLM
+
+from paraserve.engines.base import EngineError
+from paraserve.engines.remote import ModelFacts, RemoteEngine
+from paraserve.engines.sglang import SGLangEngine
+from paraserve.engines.vllm import VLLMEngine
+
+KINDS = [(SGLangEngine, FakeSGLang), (VLLMEngine, FakeVLLM)]
+
+
+@pytest.mark.parametrize(("adapter", "fake"), KINDS, ids=["sglang", "vllm"])
+async def test_after_an_engines_restart_requests_are_served_without_one_of_ours(adapter: Any, fake: Any) -> None:
+    port = free_port()
+    facts = ModelFacts(VOCAB, model="fake", context_length=4096)
+    engine: RemoteEngine = adapter(f"http://127.0.0.1:{port}", facts)
+    first, second = fake(), fake()
+    try:
+        async with serving(first, port=port):
+            await engine.start()
+            before = ids_of(await collect(engine, ask()))
+            running = await _begun(engine)
+        with pytest.raises(EngineError) as broken:
+            await anext_until_it_fails(running)
+        assert broken.value.status == 502
+        with pytest.raises(EngineError) as down:
+            await collect(engine, ask())
+        assert (down.value.status, down.value.code, down.value.retryable) == (503, "engine_unreachable", True)
+        assert not (await engine.health()).ok
+        async with serving(second, port=port):
+            assert (await engine.health()).ok
+            # Several at once: the pool may hold more than one connection to the engine that is no more.
+            replies = await asyncio.gather(*(collect(engine, ask()) for _ in range(4)))
+            assert [ids_of(reply) for reply in replies] == [before] * 4
+            assert before == second.model.reply_ids(PROMPT)[:12]
+    finally:
+        await engine.stop()
+
+
+async def _begun(engine: RemoteEngine) -> Any:
+    chunks = engine.generate(long())
+    await anext(chunks)
+    return chunks
+
+
+async def anext_until_it_fails(chunks: Any) -> None:
+    async with aclosing(chunks):
+        async for _ in chunks:
+            pass
