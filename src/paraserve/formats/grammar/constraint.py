@@ -34,7 +34,6 @@ def tool_call_constraint(
     target: GrammarTarget,
     parallel: bool = True,
     start: ReplyStart = ReplyStart.HEADER,
-    allow_reasoning: bool = True,
     tokens: Mapping[str, int] | None = None,
     lenient: bool = False,
 ) -> str | None:
@@ -47,7 +46,6 @@ def tool_call_constraint(
     Args:
         choice: ``auto``, ``required`` or the name of one of ``tools``.
         start: where the rendered prompt leaves the model.
-        allow_reasoning: False where the engine holds the constraint back until the reasoning has ended.
         tokens: text to id of the vocabulary's added tokens; the ``lark`` target matches markers by id.
         lenient: drop the schema keywords that cannot be expressed instead of refusing them.
 
@@ -61,7 +59,7 @@ def tool_call_constraint(
     if not chosen:
         why = f"no tool is named {choice!r}" if choice != "required" else "there are no tools to call"
         raise GrammarError(why, keyword="tool_choice", path="tool_choice")
-    plan = _Plan(format, target, start, allow_reasoning, parallel, lenient)
+    plan = _Plan(format, target, start, parallel, lenient)
     plan.add_tools(chosen, enforce_all=choice != "auto")
     body = plan.free_text_with_calls() if choice == "auto" else plan.only_calls()
     return plan.write(body, tokens)
@@ -75,7 +73,6 @@ def response_format_constraint(
     tools: Sequence[ToolSpec] = (),
     parallel: bool = True,
     start: ReplyStart = ReplyStart.HEADER,
-    allow_reasoning: bool = True,
     tokens: Mapping[str, int] | None = None,
     lenient: bool = False,
     path: str = "response_format",
@@ -88,7 +85,7 @@ def response_format_constraint(
     Raises:
         GrammarError: for a schema that cannot be expressed.
     """
-    plan = _Plan(format, target, start, allow_reasoning, parallel, lenient)
+    plan = _Plan(format, target, start, parallel, lenient)
     read = read_schema({"type": "object"} if schema is None else schema, path=path, lenient=lenient)
     spelling = replace(JSON, avoid=plan.content_markers(calls=bool(tools)))
     value = ValueWriter(spelling, plan.scope("content", path, read, lenient=lenient)).value(read.root)
@@ -106,7 +103,6 @@ class _Plan:
     format: Format
     target: GrammarTarget
     start: ReplyStart
-    allow_reasoning: bool
     parallel: bool
     lenient: bool
     rules: dict[str, Tree] = field(default_factory=dict)
@@ -223,8 +219,6 @@ class _Plan:
         if block is None or self.start is ReplyStart.CONTENT:
             return lead
         after = optional(tree.Literal(block.close_after))
-        if not self.allow_reasoning:
-            return after
         rest = sequence(tree.Until(block.close, self.markers), after)
         if self.start is ReplyStart.REASONING:
             return rest
