@@ -708,10 +708,13 @@ REPLIES: dict[str, str] = {
         'exact": false, "label": "null and void"}}]'
     ),
     "jamba": (
-        'Working on it… ✍️<tool_calls>[{"name": "save_note", "arguments": {"title": " Zürich\\t", "body": '
-        '"  if a < b:\\n\\treturn \\"x\\" && \'{}\'\\n", "stars": 3, "opts": {"pin": true, "tags": ["a", "<b>"]}'
-        '}}, {"name": "list_shelves", "arguments": {}}, {"name": "v2.set-rate", "arguments": {"rate": 1.5'
-        ', "exact": false, "label": "null and void"}}]</tool_calls>'
+        "Working on it… ✍️<tool_calls>[\n"
+        '    {"name": "save_note", "arguments": {"title": " Zürich\\t", "body": "  if a < b:\\n\\tretu'
+        'rn \\"x\\" && \'{}\'\\n", "stars": 3, "opts": {"pin": true, "tags": ["a", "<b>"]}}},\n'
+        '    {"name": "list_shelves", "arguments": {}},\n'
+        '    {"name": "v2.set-rate", "arguments": {"rate": 1.5, "exact": false, "label": "null and '
+        'void"}}\n'
+        "]</tool_calls>"
     ),
     "xlam": (
         '[{"name": "save_note", "arguments": {"title": " Zürich\\t", "body": "  if a < b:\\n\\treturn \\"x\\" '
@@ -789,14 +792,41 @@ REPLIES: dict[str, str] = {
     "longcat": (
         "Working on it… ✍️\n"
         "<longcat_tool_call>\n"
-        '{"name": "save_note", "arguments": {"title": " Zürich\\t", "body": "  if a < b:\\n\\treturn \\"x\\" &'
-        '& \'{}\'\\n", "stars": 3, "opts": {"pin": true, "tags": ["a", "<b>"]}}}\n'
-        "</longcat_tool_call>\n"
-        "<longcat_tool_call>\n"
+        '{"name": "save_note", "arguments": {"title": " Zürich\\t", "body": "  if a < b:\\n\\treturn \\'
+        '"x\\" && \'{}\'\\n", "stars": 3, "opts": {"pin": true, "tags": ["a", "<b>"]}}}\n'
+        "</longcat_tool_call><longcat_tool_call>\n"
         '{"name": "list_shelves", "arguments": {}}\n'
+        "</longcat_tool_call><longcat_tool_call>\n"
+        '{"name": "v2.set-rate", "arguments": {"rate": 1.5, "exact": false, "label": "null and void'
+        '"}}\n'
+        "</longcat_tool_call>"
+    ),
+    "longcat2": (
+        "<longcat_think>\n"
+        "Two tasks.\n"
+        "First the note — 先.\n"
+        "</longcat_think>\n"
+        "Working on it… ✍️<longcat_tool_call>save_note\n"
+        "<longcat_arg_key>title</longcat_arg_key>\n"
+        "<longcat_arg_value> Zürich\t</longcat_arg_value>\n"
+        "<longcat_arg_key>body</longcat_arg_key>\n"
+        "<longcat_arg_value>  if a < b:\n"
+        "\treturn \"x\" && '{}'\n"
+        "</longcat_arg_value>\n"
+        "<longcat_arg_key>stars</longcat_arg_key>\n"
+        "<longcat_arg_value>3</longcat_arg_value>\n"
+        "<longcat_arg_key>opts</longcat_arg_key>\n"
+        '<longcat_arg_value>{"pin": true, "tags": ["a", "<b>"]}</longcat_arg_value>\n'
         "</longcat_tool_call>\n"
-        "<longcat_tool_call>\n"
-        '{"name": "v2.set-rate", "arguments": {"rate": 1.5, "exact": false, "label": "null and void"}}\n'
+        "<longcat_tool_call>list_shelves\n"
+        "</longcat_tool_call>\n"
+        "<longcat_tool_call>v2.set-rate\n"
+        "<longcat_arg_key>rate</longcat_arg_key>\n"
+        "<longcat_arg_value>1.5</longcat_arg_value>\n"
+        "<longcat_arg_key>exact</longcat_arg_key>\n"
+        "<longcat_arg_value>false</longcat_arg_value>\n"
+        "<longcat_arg_key>label</longcat_arg_key>\n"
+        "<longcat_arg_value>null and void</longcat_arg_value>\n"
         "</longcat_tool_call>"
     ),
     "ernie45": (
@@ -826,21 +856,40 @@ REPLIES: dict[str, str] = {
         "First the note — 先.\n"
         "</think>\n"
         "\n"
-        "Working on it… ✍️<dots_function_call>\n"
+        "Working on it… ✍️\n"
+        "<dots_function_call>\n"
         '<invoke name="save_note">\n'
-        '<parameter name="title"> Zürich\t</parameter>\n'
-        '<parameter name="body">  if a < b:\n'
-        "\treturn \"x\" && '{}'\n"
+        '<parameter name="title">\n'
+        " Zürich\t\n"
         "</parameter>\n"
-        '<parameter name="stars">3</parameter>\n'
-        '<parameter name="opts">{"pin": true, "tags": ["a", "<b>"]}</parameter>\n'
+        '<parameter name="body">\n'
+        "  if a < b:\n"
+        "\treturn \"x\" && '{}'\n"
+        "\n"
+        "</parameter>\n"
+        '<parameter name="stars">\n'
+        "3\n"
+        "</parameter>\n"
+        '<parameter name="opts">\n'
+        '{"pin": true, "tags": ["a", "<b>"]}\n'
+        "</parameter>\n"
         "</invoke>\n"
+        "</dots_function_call>\n"
+        "<dots_function_call>\n"
         '<invoke name="list_shelves">\n'
         "</invoke>\n"
+        "</dots_function_call>\n"
+        "<dots_function_call>\n"
         '<invoke name="v2.set-rate">\n'
-        '<parameter name="rate">1.5</parameter>\n'
-        '<parameter name="exact">false</parameter>\n'
-        '<parameter name="label">null and void</parameter>\n'
+        '<parameter name="rate">\n'
+        "1.5\n"
+        "</parameter>\n"
+        '<parameter name="exact">\n'
+        "false\n"
+        "</parameter>\n"
+        '<parameter name="label">\n'
+        "null and void\n"
+        "</parameter>\n"
         "</invoke>\n"
         "</dots_function_call>"
     ),
@@ -870,19 +919,15 @@ REPLIES: dict[str, str] = {
         "</｜GCML｜tool_calls>"
     ),
     "iquest_q1": (
-        "<think>\n"
-        "Two tasks.\n"
-        "First the note — 先.\n"
-        "</think>\n"
-        "\n"
-        "Working on it… ✍️<iquest_tool_call>save_note<arg_key>title</arg_key><arg_value> Zürich\t</arg_val"
-        "ue><arg_key>body</arg_key><arg_value>  if a < b:\n"
+        "<think>Two tasks.\n"
+        "First the note — 先.</think>Working on it… ✍️<iquest_tool_call>save_note<arg_key>title</arg"
+        "_key><arg_value> Zürich\t</arg_value><arg_key>body</arg_key><arg_value>  if a < b:\n"
         "\treturn \"x\" && '{}'\n"
-        '</arg_value><arg_key>stars</arg_key><arg_value>3</arg_value><arg_key>opts</arg_key><arg_value>{"'
-        'pin": true, "tags": ["a", "<b>"]}</arg_value></iquest_tool_call><iquest_tool_call>list_shelves</'
-        "iquest_tool_call><iquest_tool_call>v2.set-rate<arg_key>rate</arg_key><arg_value>1.5</arg_value><"
-        "arg_key>exact</arg_key><arg_value>false</arg_value><arg_key>label</arg_key><arg_value>null and v"
-        "oid</arg_value></iquest_tool_call>"
+        "</arg_value><arg_key>stars</arg_key><arg_value>3</arg_value><arg_key>opts</arg_key><arg_va"
+        'lue>{"pin": true, "tags": ["a", "<b>"]}</arg_value></iquest_tool_call><iquest_tool_call>li'
+        "st_shelves</iquest_tool_call><iquest_tool_call>v2.set-rate<arg_key>rate</arg_key><arg_valu"
+        "e>1.5</arg_value><arg_key>exact</arg_key><arg_value>false</arg_value><arg_key>label</arg_k"
+        "ey><arg_value>null and void</arg_value></iquest_tool_call>"
     ),
     "plamo3": (
         "<|plamo:begin_think:plamo|>Two tasks.\n"

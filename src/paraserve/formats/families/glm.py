@@ -1,73 +1,60 @@
-"""Families that write a bare name and ``arg_key``/``arg_value`` pairs: GLM, Hunyuan, Ling.
+"""Families that write a bare name and pairs of key and value tags: GLM, Hunyuan, Ling, IQuest, LongCat.
 
-Sources: the chat templates of the checkpoints named beside each description.
+Sources: the chat templates of the checkpoints named beside each description; for IQuest-Q1 SGLang's parser and its
+tests, for LongCat its model cards and published trajectories.
 """
 
-from paraserve.formats.spec import Calls, Format, Parameters, Reasoning
+from paraserve.formats.families.styles import TIGHT, json_tag, pairs
+from paraserve.formats.spec import Calls, Format, Reasoning
 
 _STOPS = ("<|endoftext|>", "<|user|>", "<|observation|>")
 
 GLM_45 = Format(  # GLM-4.5, GLM-4.6
     "glm45",
     reasoning=Reasoning("<think>", "</think>", close_after="\n"),
-    calls=(
-        Calls(
-            open="<tool_call>{name}\n",
-            arguments=Parameters("<arg_key>{key}</arg_key>\n<arg_value>", "</arg_value>\n"),
-            close="</tool_call>",
-            between="\n",
-            before="\n",
-        ),
-    ),
+    calls=(Calls("<tool_call>{name}\n", pairs("\n", "\n"), "</tool_call>", between="\n", before="\n"),),
     lead="\n",
     stop_tokens=_STOPS,
 )
-
 GLM_47 = Format(  # GLM-4.7, GLM-5, 5.1, 5.2, 5.3
-    "glm47",
-    reasoning=Reasoning("<think>", "</think>"),
-    calls=(
-        Calls(
-            open="<tool_call>{name}",
-            arguments=Parameters("<arg_key>{key}</arg_key><arg_value>", "</arg_value>"),
-            close="</tool_call>",
-        ),
-    ),
-    stop_tokens=_STOPS,
+    "glm47", reasoning=TIGHT, calls=(Calls("<tool_call>{name}", pairs(), "</tool_call>"),), stop_tokens=_STOPS
 )
-
 LING_3 = Format(  # Ling-3.0-flash
     "ling3",
-    reasoning=Reasoning("<think>", "</think>"),
-    calls=(
-        Calls(
-            open="<tool_call>{name}\n",
-            arguments=Parameters("<arg_key>{key}</arg_key>\n<arg_value>", "</arg_value>"),
-            close="\n</tool_call>",
-            between="\n",
-            before="\n",
-        ),
-    ),
+    reasoning=TIGHT,
+    calls=(Calls("<tool_call>{name}\n", pairs("\n"), "\n</tool_call>", between="\n", before="\n"),),
     stop_tokens=("<|role_end|>",),
 )
-
 HUNYUAN_3 = Format(  # Hy3
     "hunyuan3",
     reasoning=Reasoning("<think:opensource>", "</think:opensource>"),
     calls=(
         Calls(
-            section_open="<tool_calls:opensource>\n",
-            open="<tool_call:opensource>{name}<tool_sep:opensource>\n",
-            arguments=Parameters(
-                "<arg_key:opensource>{key}</arg_key:opensource>\n<arg_value:opensource>",
-                "</arg_value:opensource>\n",
-            ),
-            close="</tool_call:opensource>",
+            "<tool_call:opensource>{name}<tool_sep:opensource>\n",
+            pairs("\n", "\n", suffix=":opensource"),
+            "</tool_call:opensource>",
+            "<tool_calls:opensource>\n",
+            "\n</tool_calls:opensource>",
             between="\n",
-            section_close="\n</tool_calls:opensource>",
         ),
     ),
     stop_tokens=("<｜hy_eos:opensource｜>",),
 )
+IQUEST_Q1 = Format(
+    "iquest_q1",
+    reasoning=TIGHT,
+    calls=(Calls("<iquest_tool_call>{name}", pairs(), "</iquest_tool_call>"),),
+    stop_tokens=("<|iquest_end|>",),
+)
 
-FORMATS = (GLM_45, GLM_47, LING_3, HUNYUAN_3)
+_LONGCAT_JSON = json_tag("longcat_tool_call", between="")
+_LONGCAT_PAIRS = Calls(
+    "<longcat_tool_call>{name}\n", pairs("\n", "\n", prefix="longcat_"), "</longcat_tool_call>", between="\n"
+)
+LONGCAT = Format("longcat", calls=(_LONGCAT_JSON, _LONGCAT_PAIRS), stop_tokens=("</longcat_s>",))  # LongCat-Flash-Chat
+LONGCAT_2 = Format(  # LongCat-Flash-Lite, LongCat-Flash-Thinking-2601, LongCat-2.0
+    "longcat2",
+    reasoning=Reasoning("<longcat_think>", "</longcat_think>", open_after="\n", close_before="\n", close_after="\n"),
+    calls=(_LONGCAT_PAIRS, _LONGCAT_JSON),
+    stop_tokens=("</longcat_s>",),
+)

@@ -1,17 +1,18 @@
 """Kimi K2 (a section of JSON calls, ids that count over the conversation) and K3 (typed channels)."""
 
+from paraserve.formats.families.styles import TIGHT
 from paraserve.formats.spec import Calls, Format, JsonObject, Parameters, Reasoning
 
 KIMI_K2 = Format(  # K2-Instruct, K2-Thinking, K2.5, K2.6
     "kimi_k2",
-    reasoning=Reasoning("<think>", "</think>"),
+    reasoning=TIGHT,
     calls=(
         Calls(
-            section_open="<|tool_calls_section_begin|>",
-            open="<|tool_call_begin|>{id}<|tool_call_argument_begin|>",
-            arguments=JsonObject(),
-            close="<|tool_call_end|>",
-            section_close="<|tool_calls_section_end|>",
+            "<|tool_call_begin|>{id}<|tool_call_argument_begin|>",
+            JsonObject(),
+            "<|tool_call_end|>",
+            "<|tool_calls_section_begin|>",
+            "<|tool_calls_section_end|>",
         ),
     ),
     ids="counted",
@@ -23,11 +24,11 @@ KIMI_K3 = Format(
     reasoning=Reasoning("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
     calls=(
         Calls(
-            section_open="<|open|>tools<|sep|>",
-            open='<|open|>call tool="{name}" index="{index}"<|sep|>',
-            arguments=Parameters('<|open|>argument key="{key}" type="{type}"<|sep|>', "<|close|>argument<|sep|>"),
-            close="<|close|>call<|sep|>",
-            section_close="<|close|>tools<|sep|>",
+            '<|open|>call tool="{name}" index="{index}"<|sep|>',
+            Parameters('<|open|>argument key="{key}" type="{type}"<|sep|>', "<|close|>argument<|sep|>"),
+            "<|close|>call<|sep|>",
+            "<|open|>tools<|sep|>",
+            "<|close|>tools<|sep|>",
             first_index=1,
         ),
     ),
@@ -37,5 +38,3 @@ KIMI_K3 = Format(
     end="<|close|>message<|sep|>",
     stop_tokens=("<|end_of_msg|>",),
 )
-
-FORMATS = (KIMI_K2, KIMI_K3)

@@ -1,129 +1,94 @@
-"""Families that write each call in tags of their own: InternLM, LongCat, ERNIE, Dots, GigaChat, PLaMo, FunctionGemma.
+"""Families that write each call in tags of their own: MiniMax, Step-3, Dots, GigaChat, PLaMo, Gemma.
 
 Sources: the chat templates named beside each description where one is public, else the parsers that SGLang 0.5.23 and
-vLLM 0.33 ship for the family.
+vLLM 0.33 ship for the family; for Dots a public port of its template, for PLaMo the maintainers' parsers.
 """
 
-from paraserve.formats.spec import Calls, Format, JsonEnvelope, JsonObject, Parameters, QuotedObject, Reasoning
+from dataclasses import replace
 
-_SPACED = Reasoning("<think>", "</think>", open_after="\n", close_before="\n", close_after="\n\n")
+from paraserve.formats.families.styles import LINED, SPACED, invokes, json_tag
+from paraserve.formats.spec import Calls, Elements, Format, JsonObject, Parameters, QuotedObject, Reasoning
 
-INTERN_S1 = Format(  # Intern-S1, InternLM2 and 2.5 (which write no space between the markers)
-    "interns1",
-    reasoning=_SPACED,
+MINIMAX_M2 = Format(  # M2, M2.1, M2.5
+    "minimax_m2", reasoning=SPACED, calls=(invokes("minimax:tool_call", before="\n"),), stop_tokens=("[e~[",)
+)
+
+_M3 = "]<]minimax[>["
+MINIMAX_M3 = Format(
+    "minimax_m3",
+    reasoning=Reasoning("<mm:think>", "</mm:think>"),
     calls=(
         Calls(
-            open="<|action_start|> <|plugin|>\n",
-            arguments=JsonEnvelope(arguments_keys=("parameters", "arguments")),
-            close="<|action_end|>",
+            f'{_M3}<invoke name="{{name}}">',
+            Elements(_M3),
+            f"{_M3}</invoke>\n",
+            f"{_M3}<tool_call>\n",
+            f"{_M3}</tool_call>",
         ),
     ),
-    stop_tokens=("<|im_end|>", "</s>"),
+    stop_tokens=("[e~[",),
 )
-
-LONGCAT = Format(  # LongCat-Flash
-    "longcat",
+STEP_3 = Format(
+    "step3",
+    reasoning=LINED,
     calls=(
         Calls(
-            open="<longcat_tool_call>\n",
-            arguments=JsonEnvelope(),
-            close="\n</longcat_tool_call>",
-            between="\n",
-            before="\n",
+            '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="{name}">\n',
+            Parameters('<steptml:parameter name="{key}">', "</steptml:parameter>\n"),
+            "</steptml:invoke><｜tool_call_end｜>\n",
+            "<｜tool_calls_begin｜>\n",
+            "<｜tool_calls_end｜>",
         ),
     ),
+    stop_tokens=("<|EOT|>",),
 )
 
-ERNIE_45 = Format(  # ERNIE-4.5-Thinking
-    "ernie45",
-    reasoning=Reasoning("<think>", "</think>", open_after="\n", close_before="\n", close_after="\n\n"),
-    calls=(Calls(open="<tool_call>\n", arguments=JsonEnvelope(), close="\n</tool_call>", between="\n", before="\n"),),
-    content_open="<response>\n",
-    content_close="\n</response>\n",
+_DOTS = Calls(
+    '<dots_function_call>\n<invoke name="{name}">\n',
+    Parameters('<parameter name="{key}">\n', "\n</parameter>\n"),
+    "</invoke>\n</dots_function_call>",
+    between="\n",
+    before="\n",
 )
-
-DOTS = Format(
+DOTS = Format(  # Dots-3; one block holds one call, and more are understood
     "dots",
-    reasoning=_SPACED,
-    calls=(
-        Calls(
-            section_open="<dots_function_call>\n",
-            open='<invoke name="{name}">\n',
-            arguments=Parameters('<parameter name="{key}">', "</parameter>\n"),
-            close="</invoke>\n",
-            section_close="</dots_function_call>",
-        ),
-    ),
+    reasoning=SPACED,
+    calls=(_DOTS, replace(_DOTS, open='<invoke name="{name}">\n'), json_tag("dots_function_call")),
+    stop_tokens=("<|endofassistant|>",),
 )
-
 GIGACHAT_35 = Format(
     "gigachat35",
-    reasoning=_SPACED,
-    calls=(
-        Calls(
-            section_open="<｜GCML｜tool_calls>\n",
-            open='<｜GCML｜invoke name="{name}">\n',
-            arguments=Parameters('<｜GCML｜parameter name="{key}" string="{string}">', "</｜GCML｜parameter>\n"),
-            close="</｜GCML｜invoke>\n",
-            section_close="</｜GCML｜tool_calls>",
-        ),
-    ),
+    reasoning=SPACED,
+    calls=(invokes("｜GCML｜tool_calls", "｜GCML｜", typed=True),),
     stop_tokens=("<|message_sep|>", "</s>"),
 )
 
-IQUEST_Q1 = Format(
-    "iquest_q1",
-    reasoning=_SPACED,
-    calls=(
-        Calls(
-            open="<iquest_tool_call>{name}",
-            arguments=Parameters("<arg_key>{key}</arg_key><arg_value>", "</arg_value>"),
-            close="</iquest_tool_call>",
-        ),
-    ),
-)
-
 _PLAMO = "<|plamo:{}:plamo|>".format
+_PLAMO_NAME = f"{_PLAMO('begin_tool_request')}{_PLAMO('begin_tool_name')}{{name}}{_PLAMO('end_tool_name')}"
+_PLAMO_CALLS = Calls(
+    f"{_PLAMO_NAME}{_PLAMO('begin_tool_arguments')}<|plamo:constrain|>json<|plamo:msg|>",
+    JsonObject(),
+    _PLAMO("end_tool_arguments") + _PLAMO("end_tool_request"),
+    _PLAMO("begin_tool_requests"),
+    _PLAMO("end_tool_requests"),
+)
 PLAMO_3 = Format(
     "plamo3",
     reasoning=Reasoning(_PLAMO("begin_think"), _PLAMO("end_think")),
     calls=(
-        Calls(
-            section_open=_PLAMO("begin_tool_requests"),
-            open=(
-                f"{_PLAMO('begin_tool_request')}{_PLAMO('begin_tool_name')}{{name}}{_PLAMO('end_tool_name')}"
-                f"{_PLAMO('begin_tool_arguments')}<|plamo:constrain|>json<|plamo:msg|>"
-            ),
-            arguments=JsonObject(),
-            close=_PLAMO("end_tool_arguments") + _PLAMO("end_tool_request"),
-            section_close=_PLAMO("end_tool_requests"),
-        ),
+        _PLAMO_CALLS,
+        replace(_PLAMO_CALLS, open=f"{_PLAMO_NAME}{_PLAMO('begin_tool_arguments')}<|plamo:msg|>"),
     ),
     stop_tokens=("<|plamo:tag|>",),
 )
-
+GEMMA_4 = Format(
+    "gemma4",
+    reasoning=Reasoning("<|channel>thought", "<channel|>", open_after="\n", close_before="\n"),
+    calls=(Calls("<|tool_call>call:{name}", QuotedObject('<|"|>'), "<tool_call|>"),),
+    stop_tokens=("<turn|>", "<|tool_response>"),
+)
 FUNCTION_GEMMA = Format(
     "functiongemma",
-    calls=(
-        Calls(
-            open="<start_function_call>call:{name}",
-            arguments=QuotedObject("<escape>"),
-            close="<end_function_call>",
-        ),
-    ),
+    calls=(Calls("<start_function_call>call:{name}", QuotedObject("<escape>"), "<end_function_call>"),),
     stop_tokens=("<end_of_turn>", "<start_function_response>"),
-)
-
-KIMI_VL = Format("kimi_vl", reasoning=Reasoning("◁think▷", "◁/think▷"))  # Kimi-VL-Thinking
-
-FORMATS = (
-    INTERN_S1,
-    LONGCAT,
-    ERNIE_45,
-    DOTS,
-    GIGACHAT_35,
-    IQUEST_Q1,
-    PLAMO_3,
-    FUNCTION_GEMMA,
-    KIMI_VL,
 )

@@ -1,0 +1,122 @@
+"""Families whose chat template was not at hand: replies laid out as public parsers, ports and model cards show them.
+
+The texts are our own; what is taken over is where each source puts line breaks, and which markers it leaves out.
+"""
+
+import pytest
+from formats_kit import parse_invariant
+
+from paraserve.formats.registry import detect, get_format
+from paraserve.formats.types import ReplyStart
+
+NOTE = ("save_note", {"title": "x y", "stars": 3})
+SHELVES = ("list_shelves", {})
+
+LAYOUTS = {
+    # a port of the chat template: values on lines of their own, a block for each call
+    "dots, as its template writes it": (
+        "dots",
+        'Hm.\n</think>\n\nNow.\n<dots_function_call>\n<invoke name="save_note">\n<parameter name="title">\nx y\n'
+        '</parameter>\n<parameter name="stars">\n3\n</parameter>\n</invoke>\n</dots_function_call>\n'
+        '<dots_function_call>\n<invoke name="list_shelves">\n</invoke>\n</dots_function_call>',
+        "Now.",
+    ),
+    # the tests of SGLang's and vLLM's parsers: values in the line, several calls in one block
+    "dots, as the parsers read it": (
+        "dots",
+        'Hm.</think>Now.<dots_function_call><invoke name="save_note"><parameter name="title">x y</parameter>'
+        '<parameter name="stars">3</parameter></invoke><invoke name="list_shelves"></invoke></dots_function_call>',
+        "Now.",
+    ),
+    # both parsers, where the model falls back to JSON
+    "dots, in JSON": (
+        "dots",
+        'Hm.</think>Now.<dots_function_call>\n{"name": "save_note", "parameters": {"title": "x y", "stars": 3}}\n'
+        '</dots_function_call>\n<dots_function_call>{"name": "list_shelves", "arguments": {}}</dots_function_call>',
+        "Now.",
+    ),
+    # the model card's output format
+    "ernie45, calls": (
+        "ernie45",
+        'Hm.\n</think>\n\n<tool_call>\n{"name": "save_note", "arguments": {"title": "x y", "stars": 3}}\n</tool_call>\n'
+        '<tool_call>\n{"name": "list_shelves", "arguments": {}}\n</tool_call>\n',
+        "",
+    ),
+    "ernie45, three line breaks": (
+        "ernie45",
+        'Hm.\n</think>\n\n\n<tool_call>\n{"name": "save_note", "arguments": {"title": "x y", "stars": 3}}\n'
+        '</tool_call>\n<tool_call>\n{"name": "list_shelves", "arguments": {}}\n</tool_call>\n',
+        "",
+    ),
+    # SGLang's tests: line breaks and spaces between tags, where the template writes none
+    "iquest_q1, loose": (
+        "iquest_q1",
+        "Hm.</think>Now.<iquest_tool_call>save_note\n<arg_key>title</arg_key><arg_value>x y</arg_value>"
+        "<arg_key>stars</arg_key> <arg_value>3</arg_value>\n</iquest_tool_call>"
+        "<iquest_tool_call>list_shelves</iquest_tool_call>",
+        "Now.",
+    ),
+    # vLLM's tests: a space before, an array over several lines
+    "jamba": (
+        "jamba",
+        ' <tool_calls>[\n    {"name": "save_note", "arguments": {"title": "x y", "stars": 3}},\n'
+        '    {"name": "list_shelves", "arguments": {}}\n]</tool_calls>',
+        "",
+    ),
+    # the model card: calls follow each other directly
+    "longcat": (
+        "longcat",
+        'Now.<longcat_tool_call>\n{"name": "save_note", "arguments": {"title": "x y", "stars": 3}}\n'
+        '</longcat_tool_call><longcat_tool_call>\n{"name": "list_shelves", "arguments": {}}\n</longcat_tool_call>',
+        "Now.",
+    ),
+    # a trajectory that the maintainers published
+    "longcat2": (
+        "longcat2",
+        "Hm.\n</longcat_think>\n<longcat_tool_call>save_note\n<longcat_arg_key>title</longcat_arg_key>\n"
+        "<longcat_arg_value>x y</longcat_arg_value>\n<longcat_arg_key>stars</longcat_arg_key>\n"
+        "<longcat_arg_value>3</longcat_arg_value>\n</longcat_tool_call>\n<longcat_tool_call>list_shelves\n"
+        "</longcat_tool_call>\n",
+        "",
+    ),
+    # older parsers and clients: no word of what constrains the arguments
+    "plamo3, without the constraint": (
+        "plamo3",
+        "Hm.<|plamo:end_think:plamo|>Now.<|plamo:begin_tool_requests:plamo|><|plamo:begin_tool_request:plamo|>"
+        "<|plamo:begin_tool_name:plamo|>save_note<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>"
+        '<|plamo:msg|>{"title": "x y", "stars": 3}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>'
+        "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>list_shelves<|plamo:end_tool_name:plamo|>"
+        "<|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>{}<|plamo:end_tool_arguments:plamo|>"
+        "<|plamo:end_tool_request:plamo|><|plamo:end_tool_requests:plamo|>",
+        "Now.",
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_published_layout_is_read_exactly(layout: str) -> None:
+    name, text, content = LAYOUTS[layout]
+    format = get_format(name)
+    folded = parse_invariant(format, text, start=ReplyStart.REASONING)
+    assert folded.reasoning == ("Hm." if format.reasoning else "")
+    assert folded.content == content
+    assert folded.plain_calls == [NOTE, SHELVES]
+
+
+def test_an_answer_of_ernie_stands_between_its_markers_or_without() -> None:
+    for text in ("Hm.\n</think>\n\n<response>\nYes.\n</response>\n", "Hm.\n</think>\nYes."):
+        folded = parse_invariant(get_format("ernie45"), text, start=ReplyStart.REASONING)
+        assert (folded.reasoning, folded.content) == ("Hm.", "Yes.")
+
+
+@pytest.mark.parametrize(
+    ("template", "name"),
+    [
+        ("{{ '<longcat_tool_call>' + call.name }}<longcat_arg_key>{{ key }}</longcat_arg_key>", "longcat2"),
+        ("{{ '<|iquest_assistant|><think>' }}", "iquest_q1"),
+    ],
+)
+def test_the_template_tells_the_two_forms_apart(template: str, name: str) -> None:
+    found = detect(template)
+    assert found is not None
+    assert found.name == name
