@@ -19,8 +19,7 @@ from paraserve.formats.events import (
 )
 from paraserve.formats.literals import LiteralReader
 from paraserve.formats.output import parser_for
-from paraserve.formats.parser import OutputParser
-from paraserve.formats.region_parser import RegionParser
+from paraserve.formats.reply_parser import ReplyParser
 from paraserve.formats.spec import Format
 from paraserve.formats.types import FinishReason, ToolSpec
 
@@ -119,7 +118,7 @@ def is_prefix_of_object(text: str) -> bool:
 
 def parse(
     format: Format, chunks: str | Sequence[str], reason: FinishReason = "stop", **options: Any
-) -> tuple[Folded, OutputParser | RegionParser]:
+) -> tuple[Folded, ReplyParser]:
     """Run a parser over chunks (a string is one chunk), with the tools above unless told otherwise."""
     options.setdefault("tools", TOOLS)
     parser = parser_for(format)(format, **options)

@@ -117,6 +117,6 @@ def test_no_marker_begins_another_one_of_the_same_state() -> None:
 
     for format in FORMATS:
         tables = compile_format(format, calls=True)
-        for meanings in tables.meanings.values():
-            for one in meanings:
-                assert not [other for other in meanings if other != one and other.startswith(one)], format.name
+        for marks in (*tables.marks.values(), *tables.after_call.values()):
+            for one in marks.meanings:
+                assert not [other for other in marks.meanings if other != one and other.startswith(one)], format.name

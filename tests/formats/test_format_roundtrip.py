@@ -92,7 +92,7 @@ def can_carry(format: Format, value: str) -> bool:
             end = spelling.markup.end  # type: ignore[union-attr]
             closing = close[: len(close) - len(close.lstrip())] + close.strip()
             after = value + closing + pieces(format.calls[0].close)[-1].text  # type: ignore[union-attr]
-            first = end.search(after)
+            first = end.whole.search(after)
             return first is not None and first.start() == len(value)
         case Elements(tag=mark) | QuotedObject(quote=mark):
             return mark not in value and not any(value.endswith(mark[:n]) for n in range(1, len(mark)))

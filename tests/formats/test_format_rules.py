@@ -693,7 +693,7 @@ def test_cost_does_not_grow_with_the_reply(format: Format) -> None:
         parser.feed(head)
         for _ in range(3000):
             parser.feed(chunk)
-            assert len(parser._text) < 2500
+            assert len(parser._window.text) < 2500
 
 
 def test_kinds_of_arguments_are_all_covered() -> None:

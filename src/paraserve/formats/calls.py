@@ -13,7 +13,7 @@ from typing import Any, Literal
 from paraserve.formats.arguments import ArgumentReader
 from paraserve.formats.events import FormatEvent, ToolCallDelta, ToolCallEnd, ToolCallStart
 from paraserve.formats.names import call_id, id_maker, resolve_id, undeclared_name
-from paraserve.formats.spec import Format
+from paraserve.formats.spec import IdStyle
 from paraserve.formats.tables import Spelling
 from paraserve.formats.types import ToolSpec
 
@@ -60,20 +60,18 @@ class CallLedger:
 
     def __init__(
         self,
-        format: Format,
+        ids: IdStyle,
         tools: Sequence[ToolSpec],
-        *,
-        parallel: bool,
         offset: int,
         new_id: Callable[[], str] | None,
         undeclared: Undeclared,
     ) -> None:
-        self._ids = format.ids
+        self._ids = ids
         self._tools = {tool.name: tool.parameters for tool in tools}
-        self.parallel = parallel
+        self.parallel = True
         """False drops every call after the first complete one."""
         self._offset = offset
-        self._new_id = new_id or id_maker(format.ids)
+        self._new_id = new_id or id_maker(ids)
         self._undeclared = undeclared
         self.begun = 0
         self.completed = 0

@@ -1,21 +1,20 @@
 """What is said between markup: whitespace that waits for what follows it, and text that becomes events.
 
-It knows the mode (what free text is at the moment) and nothing of markers. Two invariants. Whitespace behind a marker
-is given out if and only if text follows it, less the separator that the description declares there. And each text comes
-with the number of characters at its beginning that were in the prompt already (not above zero: none): those count as
-said, and are in no event.
+It takes text from the window, knows the mode (what free text is at the moment) and nothing of markers. Two invariants.
+Whitespace behind a marker is given out if and only if text follows it, less the separator that the description declares
+there. And text that was in the prompt already counts as said, and is in no event.
 """
 
 from __future__ import annotations
 
 from paraserve.formats.events import ContentDelta, FormatEvent, ReasoningDelta
 from paraserve.formats.tables import Mode
+from paraserve.formats.window import Window
 
 
 class FreeText:
-    __slots__ = ("_known", "_spaces", "events", "fresh", "mode", "said", "separator")
-
-    def __init__(self) -> None:
+    def __init__(self, window: Window) -> None:
+        self._window = window
         self.mode = Mode.CONTENT
         self.events: list[FormatEvent] = []
         self._spaces: list[str] = []
@@ -27,13 +26,15 @@ class FreeText:
         self.said = False
         """Content has been said."""
 
-    def hold(self, spaces: str, known: int) -> None:
-        """Whitespace that waits; it goes on right behind what waits already."""
+    def hold_to(self, end: int) -> None:
+        """Whitespace up to ``end`` waits; it goes on right behind what waits already."""
+        spaces, known = self._window.take_to(end)
         self._known += max(0, min(known, len(spaces)))
         self._spaces.append(spaces)
 
-    def drop(self) -> None:
-        """What waits was layout, or is markup's."""
+    def skip_to(self, end: int) -> None:
+        """Markup up to ``end`` is no text, and what waits before it was layout."""
+        self._window.position = end
         self._spaces.clear()
         self._known = 0
 
@@ -42,12 +43,20 @@ class FreeText:
         if not self._spaces:
             return
         spaces, known = "".join(self._spaces), self._known
-        self.drop()
+        self.skip_to(self._window.position)
         dropped = _common_length(spaces, self.separator)
         self.separator = ""
-        self.say(spaces[dropped:], known - dropped)
+        self._say(spaces[dropped:], known - dropped)
 
-    def say(self, text: str, known: int) -> None:
+    def say_to(self, end: int) -> None:
+        """The text up to ``end`` is what it is."""
+        self._say(*self._window.take_to(end))
+
+    def say_taken(self, text: str) -> None:
+        """So is the text right before the position, which markup or arguments were looked for in."""
+        self._say(text, self._window.known_of_last(len(text)))
+
+    def _say(self, text: str, known: int) -> None:
         if not text:
             return
         self.fresh = False

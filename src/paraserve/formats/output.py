@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from paraserve.formats.parser import OutputParser
 from paraserve.formats.region_parser import RegionParser
+from paraserve.formats.reply_parser import ReplyParser
 from paraserve.formats.spec import Format
 
 
-def parser_for(format: Format) -> type[OutputParser] | type[RegionParser]:
+def parser_for(format: Format) -> type[ReplyParser]:
     """The class whose instances read replies in this format; both take the same arguments."""
     return RegionParser if format.regions is not None else OutputParser

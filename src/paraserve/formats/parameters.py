@@ -36,9 +36,9 @@ class ParameterMarkup:
     open: Pattern
     lead: str
     close: str
-    end: re.Pattern[str]
-    end_part: re.Pattern[str]
-    window: int
+    end: Pattern
+    trigger: re.Pattern[str]
+    """A character without which no end begins."""
     enders: Markers
 
 
@@ -170,29 +170,29 @@ class ParametersReader(_KeyedReader):
             elif self._lead.startswith(text[position : position + len(self._lead)]):
                 return position
             self._lead = ""
-        if match := markup.end.search(text, position):
-            self._take(text[position : match.start()])
-            self._end_value()
-            return match.end()
-        part = markup.end_part.search(text, max(position, len(text) - markup.window))
-        stop = part.start() if part else len(text)
+        if markup.trigger.search(text, position) is None:
+            self._take(text[position:])
+            return len(text)
+        match, stop = markup.end.find(text, position)
         if stop > position:
             self._take(text[position:stop])
-        return stop
+        if match is None:
+            return stop
+        self._end_value()
+        return match.end()
 
     def finish(self, text: str, position: int, *, ended: bool) -> None:
         if not self._in_value:
             if ended and not text[position:].strip():
                 self._end_object()
             return
-        part = self._markup.end_part.search(text, position)
-        _, closing, rest = part[0].partition(self._markup.close) if part else ("", "", "")
-        if part is None or not closing:
-            half = part is not None and not ended  # of the closing markup: the cut fell into it
-            self._take(text[position : part.start()] if part and half else text[position:])
+        _, stop = self._markup.end.find(text, position)
+        _, closing, rest = text[stop:].partition(self._markup.close)
+        if not closing:
+            self._take(text[position : len(text) if ended else stop])  # a cut may fall into the closing markup
             self._flush()
             return
-        self._take(text[position : part.start()])
+        self._take(text[position:stop])
         self._end_value()
         if ended and not rest.strip():
             self._end_object()

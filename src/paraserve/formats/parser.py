@@ -42,20 +42,20 @@ marker.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum, auto
 
 from msgspec.structs import replace
 
 from paraserve.formats.arguments import EnvelopeReader
-from paraserve.formats.calls import CallLedger, Fate, OpenCall, Undeclared
+from paraserve.formats.calls import Fate, OpenCall
 from paraserve.formats.events import ContentDelta, FormatEvent, ReasoningDelta, ToolCallStart
 from paraserve.formats.freetext import FreeText
 from paraserve.formats.literals import space_end
-from paraserve.formats.patterns import Pattern
-from paraserve.formats.spec import Format, JsonEnvelope
-from paraserve.formats.tables import Meaning, Mode, Spelling, compile_format
-from paraserve.formats.types import FinishReason, ReplyStart, ToolSpec
+from paraserve.formats.reply_parser import ReplyParser
+from paraserve.formats.spec import JsonEnvelope
+from paraserve.formats.tables import Marks, Mode, Probes, Spelling, Turn, compile_format
+from paraserve.formats.types import FinishReason, ReplyStart
 
 
 class _Place(Enum):
@@ -65,57 +65,18 @@ class _Place(Enum):
     CALL = auto()
 
 
-class OutputParser:
-    """Reads one reply.
+class OutputParser(ReplyParser):
+    """Reads a reply in the format that a description gives."""
 
-    Args:
-        format: the family's description.
-        tools: the declared tools; their schemas give untyped values their type.
-        start: where the prompt left the model.
-        prefill: assistant text that the prompt already holds. It sets the state and gives no events; a call that it
-            leaves open is reported whole.
-        parse_tool_calls: False makes call markup plain text.
-        parallel_tool_calls: False drops every call after the first complete one.
-        call_index_offset: calls in the conversation before this reply (for ids that count them).
-        new_id: makes ids for families that have none of their own; by default ``call_`` and 24 hex digits, or nine
-            alphanumerics where the family wants them.
-        undeclared: see `Undeclared`.
-    """
-
-    def __init__(
-        self,
-        format: Format,
-        *,
-        tools: Sequence[ToolSpec] = (),
-        start: ReplyStart = ReplyStart.HEADER,
-        prefill: str = "",
-        parse_tool_calls: bool = True,
-        parallel_tool_calls: bool = True,
-        call_index_offset: int = 0,
-        new_id: Callable[[], str] | None = None,
-        undeclared: Undeclared = "content",
-    ) -> None:
-        self._format = format
-        self._parse_calls = parse_tool_calls and (bool(tools) or undeclared == "call")
+    def _begin(self, start: ReplyStart) -> None:
+        format = self._format
         self._tables = compile_format(format, calls=self._parse_calls)
-        self._ledger = CallLedger(
-            format,
-            tools,
-            parallel=True,
-            offset=call_index_offset,
-            new_id=new_id,
-            undeclared=undeclared,
-        )
-        self._free = FreeText()
-        self._text = ""
-        self._position = 0
-        self._known = 0
-        """Where in the text the prompt's part of it ends; not above zero when all of it is news."""
+        self._free = FreeText(self._window)
         # Lead: what may stand only here
         self._echo = start is ReplyStart.REASONING
         self._follow: OpenCall | None = None
         # Probe: what may match, and where the opener's parts end, counted from the position
-        self._probes: tuple[tuple[Spelling | None, Pattern], ...] = ()
+        self._probes: Probes = ()
         self._opener_end = 0
         self._separator_length = 0
         # Call
@@ -128,57 +89,33 @@ class OutputParser:
         separator = "" if start is ReplyStart.REASONING else format.lead
         self._enter(_START[start] if has_reasoning else Mode.CONTENT, separator)
         self._free.fresh = True
-        if prefill:
-            self._take_prefill(prefill)
-        self._ledger.parallel = parallel_tool_calls
         self._arm()
 
     @property
     def in_reasoning(self) -> bool:
-        """Whether the text fed so far ends inside reasoning. A marker that is not whole has not ended it yet."""
         return self._free.mode is Mode.REASONING
 
     @property
     def open_call(self) -> bool:
-        """Whether a call was begun and is not complete. It stays so when the reply ends within it.
-
-        A call whose opener is whole counts as begun when the reply was cut before its header could say what it is.
-        """
+        # A call whose opener is whole counts as begun when the reply was cut before its header could say what it is.
         return self._cut_in_header or self._ledger.begun > self._ledger.completed
 
-    @property
-    def completed_calls(self) -> int:
-        return self._ledger.completed
-
-    @property
-    def broken_calls(self) -> int:
-        """What looked like a call and did not become one: undeclared, no valid arguments, or cut."""
-        return self._ledger.broken
-
     def plain(self, text: str) -> FormatEvent | None:
-        """Feed text that comes out as it is and changes nothing, however it is cut. None where it is not known to be
-        such text: it must be fed then, piece by piece."""
-        if self._plain is None or not text or self._plain(text):
-            return None
-        return self._delta(text)
+        return self._delta(text) if self._plain is not None and text and not self._plain(text) else None
 
     def feed(self, text: str) -> list[FormatEvent]:
-        """The events of more text."""
         if (event := self.plain(text)) is not None:
             return [event]
-        self._text += text
+        self._window.text += text
         while _STEPS[self._place](self):
             pass
-        self._text = self._text[self._position :]
-        self._known -= self._position
-        self._position = 0
+        self._window.trim()
         events, self._free.events = self._free.events, []
         self._arm()
         return events
 
     def finish(self, reason: FinishReason) -> list[FormatEvent]:
-        """The events of the end: what was held back is given out. Nothing may be fed after it."""
-        rest = self._text[self._position :]
+        rest = self._window.rest
         self._cut_in_header = reason != "stop" and self._ledger.admits_more and self._may_become_a_call(rest)
         if self._call is not None:
             self._finish_call(self._call, ended=reason == "stop")
@@ -187,7 +124,7 @@ class OutputParser:
                 self._ledger.broken += 1
             if rest or self._free.fresh:  # else it is layout between a marker and the end
                 self._free.release()
-            self._say_to(len(self._text))
+            self._free.say_to(len(self._window.text))
         events, self._free.events = self._free.events, []
         return events
 
@@ -205,13 +142,14 @@ class OutputParser:
     # Lead: behind a marker, or at the start
 
     def _at_lead(self) -> bool:
-        after = space_end(self._text, self._position)
-        if after > self._position:
-            self._free.hold(*self._take_to(after))
-        if after == len(self._text):
+        window = self._window
+        after = space_end(*window.here)
+        if after > window.position:
+            self._free.hold_to(after)
+        if after == len(window.text):
             return False
         waiting = False
-        for attempt in (self._closer_here, self._unannounced_here, self._first_header_here, self._marker_here):
+        for attempt in (self._closer_here, self._unannounced_here, self._marker_here):
             outcome = attempt()
             if outcome:
                 return True
@@ -223,22 +161,21 @@ class OutputParser:
         return True
 
     def _closer_here(self) -> bool | None:
-        """Closing markup of the call that has just ended. (These four say yes, no, or None for not yet.)"""
+        """Closing markup of the call that has just ended. (These three say yes, no, or None for not yet.)"""
         if self._follow is None:
             return False
-        spelling = self._follow.spelling
-        hit = spelling.closers.at(self._text, self._position)
-        entry = spelling.entry.match(self._text, self._position) if spelling.entry else None
+        spelling, here = self._follow.spelling, self._window.here
+        hit = spelling.closers.at(*here)
+        entry = spelling.entry.match(*here) if spelling.entry else None
         if hit is None and entry is None:
-            waiting = spelling.closers.may_begin(self._text, self._position)
-            waiting = waiting or (spelling.entry is not None and spelling.entry.may_match(self._text, self._position))
+            waiting = spelling.closers.may_begin(*here)
+            waiting = waiting or (spelling.entry is not None and spelling.entry.may_match(*here))
             return None if waiting else False
         end = hit[2] if hit else entry.end() if entry else 0
         if self._follow.keeps_text(hit[1] if hit else ""):
             self._free.release()
-            self._say_to(end)
-        self._free.drop()
-        self._position = end
+            self._free.say_to(end)
+        self._free.skip_to(end)
         if hit and hit[1] == spelling.last_closer:
             self._follow = None
             self._close_pending()
@@ -246,74 +183,48 @@ class OutputParser:
 
     def _unannounced_here(self) -> bool | None:
         """A call without a marker: the next one of a list, or a bare one where content starts."""
-        candidates: tuple[tuple[Spelling, Pattern], ...] = ()
+        probes: Probes = ()
         if self._follow is not None:
             spelling = self._follow.spelling
-            candidates = tuple((spelling, pattern) for pattern in spelling.followings)
-        elif self._free.mode is not Mode.REASONING and not self._free.said:
-            candidates = self._tables.openers.get("", ())
-        waiting: bool | None = False
-        for spelling, pattern in candidates:
-            if match := pattern.match(self._text, self._position):
-                self._begin_call(spelling, match.groupdict(), match.end())
-                return True
-            if pattern.may_match(self._text, self._position):
-                waiting = None
-        return waiting
-
-    def _first_header_here(self) -> bool | None:
-        header = self._tables.first_header
-        if header is None or self._free.mode is not Mode.HEAD:
-            return False
-        if match := header.match(self._text, self._position):
-            self._route(match)
-            return True
-        return None if header.may_match(self._text, self._position) else False
+            probes = tuple((spelling, pattern) for pattern in spelling.followings)
+        elif not self._free.said:
+            probes = self._tables.unannounced[self._free.mode]
+        return self._attempt(probes, self._window.position)
 
     def _marker_here(self) -> bool | None:
         head = self._free.mode is Mode.HEAD or (self._echo and self._free.fresh)
-        markers = self._tables.markers[Mode.HEAD] if head else self._markers
-        if hit := markers.at(self._text, self._position):
-            self._act(*hit, Mode.HEAD if head else self._free.mode)
+        marks = self._tables.marks[Mode.HEAD] if head else self._marks
+        if hit := marks.markers.at(*self._window.here):
+            self._act(*hit, marks)
             return True
-        return None if markers.may_begin(self._text, self._position) else False
+        return None if marks.markers.may_begin(*self._window.here) else False
 
     # Text: searched for markers
 
     def _in_text(self) -> bool:
-        hit = self._markers.search(self._text, self._position)
-        stop = hit[0] if hit else self._markers.held_from(self._text, self._position)
-        self._say_to(stop)
+        hit, stop = self._marks.markers.find(self._window.text, self._window.position)
+        self._free.say_to(stop)
         if hit:
-            self._act(*hit, self._free.mode)
+            self._act(*hit, self._marks)
         return hit is not None
 
-    def _act(self, start: int, literal: str, end: int, mode: Mode) -> None:
+    def _act(self, start: int, literal: str, end: int, marks: Marks) -> None:
         """Do what the marker means."""
-        block = self._format.reasoning
-        match self._tables.meanings[mode].get(literal, Meaning.CLOSER):
-            case Meaning.CALL:
-                self._probe(start, literal, end, self._tables.openers[literal])
-            case Meaning.HEADER:
-                assert self._tables.header is not None
-                self._probe(start, literal, end, ((None, self._tables.header),))
-            case Meaning.OPEN_REASONING:
-                self._pass_marker(end)
-                self._enter(Mode.REASONING, block.open_after if block else "")
-            case Meaning.CLOSE_REASONING:
-                self._pass_marker(end)
-                self._enter(Mode.CONTENT, block.close_after if block else "")
-            case Meaning.FRAME:
-                self._pass_marker(end)
-                self._enter(Mode.CONTENT, self._tables.frame_ends.get(literal, ""))
-            case Meaning.CLOSER:
-                ends_reasoning = block is not None and literal == block.close
-                if ends_reasoning:
-                    self._broke_reasoning = False
-                if ends_reasoning or (self._pending is not None and literal == self._pending.last_closer):
-                    self._close_pending()
-                self._pass_marker(end)
-                self._enter(Mode.CONTENT, block.close_after if block and ends_reasoning else "")
+        meaning = marks.meanings[literal]
+        if not isinstance(meaning, Turn):
+            self._window.position = start
+            self._opener_end = end - start
+            self._separator_length = end - start - len(literal)
+            self._probes = meaning
+            self._place = _Place.PROBE
+            return
+        ends_reasoning = self._format.reasoning is not None and literal == self._format.reasoning.close
+        if ends_reasoning:
+            self._broke_reasoning = False
+        if ends_reasoning or (self._pending is not None and literal == self._pending.last_closer):
+            self._close_pending()
+        self._free.skip_to(end)
+        self._enter(meaning.mode, meaning.separator)
 
     def _close_pending(self) -> None:
         """All closing markup of the last call has come, so that it is no markup any more from here on."""
@@ -321,33 +232,26 @@ class OutputParser:
             self._pending = None
         self._set_mode(self._free.mode)
 
-    def _pass_marker(self, end: int) -> None:
-        self._position = end
-        self._free.drop()
-
     # Probe: is this opener a call?
 
-    def _probe(self, start: int, literal: str, end: int, probes: tuple[tuple[Spelling | None, Pattern], ...]) -> None:
-        self._position = start
-        self._opener_end = end - start
-        self._separator_length = end - start - len(literal)
-        self._probes = probes
-        self._place = _Place.PROBE
-
     def _in_probe(self) -> bool:
+        outcome = self._attempt(self._probes, self._window.position + self._separator_length)
+        if outcome is False:
+            self._refuse(self._window.position + self._opener_end)
+        return outcome is not None
+
+    def _attempt(self, probes: Probes, position: int) -> bool | None:
+        """Begin what stands at the position. (This too says yes, no, or None for not yet.)"""
         waiting = False
-        header = self._position + self._separator_length
-        for spelling, pattern in self._probes:
-            if match := pattern.match(self._text, header):
+        for spelling, pattern in probes:
+            if match := pattern.match(self._window.text, position):
                 if spelling is None:
                     self._route(match)
                 else:
                     self._begin_call(spelling, match.groupdict(), match.end())
                 return True
-            waiting = waiting or pattern.may_match(self._text, header)
-        if not waiting:
-            self._refuse(self._position + self._opener_end)
-        return not waiting
+            waiting = waiting or pattern.may_match(self._window.text, position)
+        return None if waiting else False
 
     def _in_header(self) -> bool:
         """Whether a message header has begun: what it holds is markup, though its end may never come."""
@@ -356,29 +260,27 @@ class OutputParser:
     def _refuse(self, opener_end: int) -> None:
         """The opener was mere mention: it is text, and so is whatever follows until the next marker."""
         self._free.release()
-        self._say_to(opener_end)
+        self._free.say_to(opener_end)
         self._go_on_in_text()
 
     def _route(self, match: re.Match[str]) -> None:
         """A message header: say what its body is."""
-        header = match["header"]
-        assert self._tables.call_header is not None
-        assert self._tables.reasoning_header is not None
-        if call := self._tables.call_header.search(header):
-            if self._parse_calls:
-                self._begin_call(self._tables.spellings[0], {"name": call["name"]}, match.end())
-            else:
-                self._refuse(match.end())
-            return
-        self._pass_marker(match.end())
-        self._enter(Mode.REASONING if self._tables.reasoning_header.search(header) else Mode.CONTENT)
+        headers = self._tables.headers
+        assert headers is not None
+        name = headers.called(match["header"])
+        if name is None:
+            self._free.skip_to(match.end())
+            self._enter(headers.mode(match["header"]))
+        elif self._parse_calls:
+            self._begin_call(self._tables.spellings[0], {"name": name}, match.end())
+        else:
+            self._refuse(match.end())
 
     # Call: the text belongs to a reader of arguments
 
     def _begin_call(self, spelling: Spelling, fields: dict[str, str | None], end: int) -> None:
         """A call's header stands in the text from the position to ``end``."""
-        header = self._text[self._position : end]
-        self._position = end
+        header, _ = self._window.take_to(end)
         self._place = _Place.CALL
         self._follow = None
         if isinstance(spelling.calls.arguments, JsonEnvelope):
@@ -395,10 +297,10 @@ class OutputParser:
             call.fate = Fate.TEXT
             self._ledger.broken += 1
             self._free.release()
-            self._say_taken("".join(call.raw))
+            self._free.say_taken("".join(call.raw))
             self._free.mode = Mode.CONTENT if self._free.mode is Mode.HEAD else self._free.mode
         else:
-            self._pass_marker(self._position)
+            self._free.skip_to(self._window.position)
             self._free.fresh = False
             self._broke_reasoning = self._broke_reasoning or self._free.mode is Mode.REASONING
             self._free.mode = Mode.CONTENT
@@ -408,9 +310,8 @@ class OutputParser:
     def _in_call(self) -> bool:
         call = self._call
         assert call is not None
-        end = call.reader.read(self._text, self._position)
-        taken = self._text[self._position : end]
-        self._position = end
+        end = call.reader.read(*self._window.here)
+        taken, _ = self._window.take_to(end)
         if call.fate is Fate.UNKNOWN:
             assert isinstance(call.reader, EnvelopeReader)
             call.raw.append(taken)
@@ -430,7 +331,7 @@ class OutputParser:
 
     def _deliver(self, call: OpenCall, taken: str) -> None:
         if call.fate is Fate.TEXT:
-            self._say_taken(taken)
+            self._free.say_taken(taken)
         self._free.events += self._ledger.arguments(call)
 
     def _take_back(self, call: OpenCall) -> None:
@@ -439,50 +340,33 @@ class OutputParser:
             self._ledger.broken += 1
         self._call = None
         raw = "".join(call.raw)
-        self._position -= len(raw)
-        if self._position < 0:  # else all of it still stands in the text
-            self._text = raw[: -self._position] + self._text
-            self._known -= self._position
-            self._position = 0
-        self._refuse(self._position + len(call.header))
+        self._window.take_back(raw)
+        self._refuse(self._window.position + len(call.header))
 
     def _end_call(self, call: OpenCall) -> None:
         self._call = None
         if call.fate is Fate.CALL and call.reader.broken:
             self._ledger.broken += 1
-            self._say_taken(call.reader.rest)
+            self._free.say_taken(call.reader.rest)
         if call.fate is not Fate.TEXT:
             self._pending = call.spelling
         self._enter(self._free.mode)
         self._follow = call
 
     def _finish_call(self, call: OpenCall, *, ended: bool) -> None:
-        call.reader.finish(self._text, self._position, ended=ended)
-        rest, _ = self._take_to(len(self._text))
+        call.reader.finish(*self._window.here, ended=ended)
+        rest, _ = self._window.take_to(len(self._window.text))
         if call.fate is Fate.UNKNOWN:
             self._ledger.broken += 1
             self._free.release()
-            self._say_taken("".join(call.raw) + rest)
+            self._free.say_taken("".join(call.raw) + rest)
             return
         self._deliver(call, rest)
         if call.fate is Fate.CALL and not call.ended:
             self._ledger.broken += 1
-            self._say_taken(call.reader.rest)
+            self._free.say_taken(call.reader.rest)
 
     # What is common to all places
-
-    def _take_to(self, end: int) -> tuple[str, int]:
-        """Go to ``end``. Returns the text on the way, and how much of its beginning was in the prompt already."""
-        text, known = self._text[self._position : end], self._known - self._position
-        self._position = end
-        return text, known
-
-    def _say_to(self, end: int) -> None:
-        self._free.say(*self._take_to(end))
-
-    def _say_taken(self, text: str) -> None:
-        """Say the text that stands right before the position, all of it in the prompt or some or none."""
-        self._free.say(text, self._known - (self._position - len(text)))
 
     def _enter(self, mode: Mode, separator: str = "") -> None:
         """Go to the lead of a mode."""
@@ -495,9 +379,9 @@ class OutputParser:
     def _set_mode(self, mode: Mode) -> None:
         self._free.mode = mode
         if self._pending is not None and mode is Mode.CONTENT:
-            self._markers = self._tables.after_call[self._pending.index, self._broke_reasoning]
+            self._marks = self._tables.after_call[self._pending.index, self._broke_reasoning]
         else:
-            self._markers = self._tables.markers[mode]
+            self._marks = self._tables.marks[mode]
 
     def _go_on_in_text(self) -> None:
         self._place = _Place.TEXT
@@ -507,14 +391,11 @@ class OutputParser:
 
     def _arm(self) -> None:
         """Prepare the short way for text in which nothing can begin."""
-        free = self._place is _Place.TEXT and not self._text and not self._free.events
-        self._plain = self._markers.trigger.search if free else None
+        free = self._place is _Place.TEXT and not self._window.text and not self._free.events
+        self._plain = self._marks.markers.trigger.search if free else None
         self._delta = ReasoningDelta if self._free.mode is Mode.REASONING else ContentDelta
 
     def _take_prefill(self, prefill: str) -> None:
-        """Run text that the prompt holds already. Only a call that it leaves open is news to the client."""
-        self._plain = None
-        self._known = len(prefill)
         events = self.feed(prefill)
         call = self._call
         self._ledger.begin_anew(call)

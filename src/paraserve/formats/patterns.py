@@ -1,15 +1,18 @@
 """Templates as regular expressions that know the difference between "no" and "not yet".
 
 A streaming reader must tell three things apart: the text matches, it cannot match any more, or it may still match when
-more comes. `Pattern` answers all three for a sequence of template pieces; `Markers` finds the first of several literal
-markers in free text, and says how much of the text's end may still become one. Neither knows what a marker means.
-Invariant: a `Pattern` or marker is bounded in length, so that what it holds back is bounded too.
+more comes. `Pattern` answers all three for a sequence of template pieces, `Markers` for several literals with their
+separators. Neither knows what a match means.
+
+Theory: one source is written twice, as it stands and as *part*, where each character may also be the text's end
+(``(?:a|\\Z)``). What the part matches when the whole does not is exactly a beginning of the whole that runs into that
+end. Invariant: every source is bounded in length, so that what is held back is bounded too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from paraserve.formats.spec import Field, Piece, Space, Text
@@ -20,66 +23,72 @@ _WORD_FIELDS = {"name": _NAME, "index": "[0-9]{0,9}?"}
 _MAX_FIELD = 512
 # Fields are lazy: the shortest text that makes a header is the one that a reader of single characters sees first.
 
+Atom = Callable[[str], str]
+"""Writes the source of one character, or of a class with its repetition."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A sequence of template pieces, anchored. Fields become groups of their names."""
+    """An expression for the whole, and for a part of it at the text's end. Fields become groups of their names."""
 
-    full: re.Pattern[str]
-    partial: re.Pattern[str]
+    whole: re.Pattern[str]
+    part: re.Pattern[str]
 
     def match(self, text: str, position: int) -> re.Match[str] | None:
-        return self.full.match(text, position)
+        return self.whole.match(text, position)
 
     def may_match(self, text: str, position: int) -> bool:
         """Whether more text could still make it match. Ask only after `match` said no."""
-        return self.partial.match(text, position) is not None
+        return self.part.match(text, position) is not None
+
+    def find(self, text: str, position: int) -> tuple[re.Match[str] | None, int]:
+        """The first match and where it begins, or where the end of the text begins that may still become one."""
+        if match := self.whole.search(text, position):
+            return match, match.start()
+        part = self.part.search(text, position)
+        return None, part.start() if part else len(text)
+
+
+def compile_sources(source: Callable[[Atom], str]) -> Pattern:
+    """The pattern of a source that is written with an `Atom` for everything that takes text and is not optional."""
+    whole = re.compile(source(lambda atom: atom), re.DOTALL)
+    return Pattern(whole, re.compile(source(lambda atom: f"(?:{atom}|\\Z)"), re.DOTALL))
+
+
+def any_of(chars: Collection[str]) -> re.Pattern[str]:
+    return re.compile("[" + "".join(map(re.escape, sorted(chars))) + "]" if chars else r"(?!)")
+
+
+def literal(text: str, atom: Atom) -> str:
+    return "".join(atom(re.escape(char)) for char in text)
 
 
 def compile_pattern(sequence: Sequence[Piece], ahead: Sequence[Sequence[Piece]] = ()) -> Pattern:
     """``sequence``, followed (after layout) by one of ``ahead``, which is looked at and not taken."""
-    full, _ = _sources(sequence)
-    tails = [_sources(tail) for tail in ahead]
-    lookahead = partial_ahead = ""
-    if tails:
-        lookahead = f"(?={_LAYOUT}(?:{'|'.join(_anonymous(f) for f, _ in tails)}))"
-        partial_ahead = f"{_LAYOUT}(?:{'|'.join(_anonymous(p) for _, p in tails)}|\\Z)"
-    _, partial = _sources(sequence, partial_ahead)
-    return Pattern(re.compile(full + lookahead), re.compile(_anonymous(partial)))
+    return compile_sources(lambda atom: _source(sequence, atom, "(?P<{}>") + _ahead(ahead, atom))
 
 
-def compile_end(
-    before: str, close: str, ahead: Sequence[Sequence[Piece]]
-) -> tuple[re.Pattern[str], re.Pattern[str], int]:
-    """For searching: at most ``before``, then ``close``, then layout and one of ``ahead``.
-
-    Returns the full expression, the one for a part at the text's end, and how long such a part can be.
-    """
-    tails = [_sources(tail) for tail in ahead]
-    full = f"{_at_most(before)}{re.escape(close)}(?={_LAYOUT}(?:{'|'.join(_anonymous(f) for f, _ in tails)}))"
-    rest = f"{_LAYOUT}(?:{'|'.join(_anonymous(p) for _, p in tails)}|\\Z)"
-    partial = f"{_at_most(before)}{_literal_part(close, rest)}"
-    longest = max((_longest(tail) for tail in ahead), default=0)
-    return re.compile(full), re.compile(partial), len(before) + len(close) + 64 + longest
+def compile_end(before: str, close: str, ahead: Sequence[Sequence[Piece]]) -> Pattern:
+    """At most ``before``, then ``close``, then (looked at and not taken) layout and one of ``ahead``."""
+    return compile_sources(lambda atom: _at_most(before, atom) + literal(close, atom) + _ahead(ahead, atom))
 
 
-def _sources(sequence: Sequence[Piece], tail: str = "") -> tuple[str, str]:
-    """The source that matches the whole sequence, and the one that matches any beginning of it at the text's end."""
-    full, partial = "", tail
+def _ahead(tails: Sequence[Sequence[Piece]], atom: Atom) -> str:
+    return f"(?={_LAYOUT}(?:{'|'.join(_source(tail, atom, '(?:') for tail in tails)}))" if tails else ""
+
+
+def _source(sequence: Sequence[Piece], atom: Atom, group: str) -> str:
     sequence = _loosened(sequence)
-    for position in range(len(sequence) - 1, -1, -1):
-        match sequence[position]:
+    source = ""
+    for index, piece in enumerate(sequence):
+        match piece:
             case Text(text):
-                full = re.escape(text) + full
-                partial = _literal_part(text, partial)
+                source += literal(text, atom)
             case Space():
-                full = _LAYOUT + full
-                partial = f"{_LAYOUT}(?:\\Z|{partial})"
+                source += _LAYOUT
             case Field(name):
-                group = f"(?P<{name}>{_field(name, sequence[position + 1 :])})"
-                full = f"{_LAYOUT}{group}{_LAYOUT}{full}"
-                partial = f"{_LAYOUT}(?:{group}{_LAYOUT}(?:\\Z|{partial})|\\Z)"
-    return full, partial
+                source += f"{_LAYOUT}{group.format(name)}{atom(_field(name, sequence[index + 1 :]))}){_LAYOUT}"
+    return source
 
 
 def _loosened(sequence: Sequence[Piece]) -> tuple[Piece, ...]:
@@ -102,76 +111,53 @@ def _field(name: str, following: Sequence[Piece]) -> str:
     return f"[^{stop}<\\n]{{0,{_MAX_FIELD}}}?"
 
 
-def _literal_part(text: str, tail: str) -> str:
-    """``text`` and what follows it, or a beginning of ``text`` at the end."""
-    beginnings = "|".join(re.escape(text[:length]) for length in range(len(text) - 1, 0, -1))
-    return f"(?:{re.escape(text)}{tail}|(?:{beginnings}|)\\Z)" if beginnings else f"(?:{re.escape(text)}{tail}|\\Z)"
-
-
-def _at_most(separator: str) -> str:
+def _at_most(separator: str, atom: Atom) -> str:
     """The separator or what is left of it when its beginning is missing."""
-    if not separator:
-        return ""
-    return "(?:" + "|".join(re.escape(separator[start:]) for start in range(len(separator))) + ")?"
-
-
-def _anonymous(source: str) -> str:
-    return re.sub(r"\(\?P<\w+>", "(?:", source)
-
-
-def _longest(sequence: Sequence[Piece]) -> int:
-    return sum(
-        len(p.text) if isinstance(p, Text) else 64 if isinstance(p, Space) else _MAX_FIELD + 128 for p in sequence
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Marker:
-    """A literal in free text, with the separator that belongs to it rather than to the text before it."""
-
-    text: str
-    before: str = ""
+    rests = (literal(separator[start:], atom) for start in range(len(separator)))
+    return f"(?:{'|'.join(rests)})?" if separator else ""
 
 
 class Markers:
-    """The markers that mean something in one state of the machine."""
+    """The literals that mean something in one state of the machine.
 
-    __slots__ = ("_full", "_partial", "_window", "trigger")
+    Args:
+        texts: the literals, each with the separator that belongs to it rather than to the text before it.
+    """
 
-    def __init__(self, markers: Iterable[Marker]) -> None:
+    __slots__ = ("_pattern", "_search", "_search_part", "trigger")
+
+    def __init__(self, texts: Mapping[str, str] | Iterable[str]) -> None:
+        separators = dict(texts) if isinstance(texts, Mapping) else dict.fromkeys(texts, "")
         groups: dict[str, list[str]] = {}
-        for marker in markers:
-            groups.setdefault(marker.before, []).append(marker.text)
-        full, partial, firsts, window = [], [], set(), 0
-        for before, texts in groups.items():
-            texts.sort(key=len, reverse=True)
-            full.append(f"{_at_most(before)}({'|'.join(map(re.escape, texts))})")
-            beginnings = {text[:length] for text in texts for length in range(len(text))}
-            ordered = sorted(beginnings, key=len, reverse=True)
-            partial.append(f"{_at_most(before)}(?:{'|'.join(map(re.escape, ordered))})\\Z")
-            firsts |= {text[0] for text in texts} | set(before)
-            window = max(window, len(before) + len(texts[0]))
-        self._full = re.compile("|".join(full) or r"(?!)")
-        self._partial = re.compile("|".join(partial) or r"\Z")
-        self._window = window
-        self.trigger = re.compile("[" + "".join(map(re.escape, sorted(firsts))) + "]" if firsts else r"(?!)")
+        for text in sorted(separators, key=len, reverse=True):
+            groups.setdefault(separators[text], []).append(text)
+
+        def source(atom: Atom) -> str:
+            choices = ((before, "|".join(literal(text, atom) for text in group)) for before, group in groups.items())
+            return "|".join(f"{_at_most(before, atom)}({choice})" for before, choice in choices) or "(?!)"
+
+        self._pattern = compile_sources(source)
+        self._search = self._pattern.whole.search
+        self._search_part = self._pattern.part.search
+        self.trigger = any_of({text[0] for text in separators} | set("".join(groups)))
         """Finds a character without which no marker (nor its separator) begins."""
 
-    def search(self, text: str, position: int) -> tuple[int, str, int] | None:
-        """The first marker: where its separator begins, its text, where it ends."""
-        match = self._full.search(text, position)
-        return (match.start(), match[match.lastindex or 0], match.end()) if match else None
+    def find(self, text: str, position: int) -> tuple[tuple[int, str, int] | None, int]:
+        """The first marker (where its separator begins, its text, where it ends), or None; and where it begins, or
+        where the end of the text begins that may still become one."""
+        if match := self._search(text, position):
+            return _marker(match), match.start()
+        part = self._search_part(text, position)
+        return None, part.start() if part else len(text)
 
     def at(self, text: str, position: int) -> tuple[int, str, int] | None:
         """The marker that stands exactly here."""
-        match = self._full.match(text, position)
-        return (match.start(), match[match.lastindex or 0], match.end()) if match else None
-
-    def held_from(self, text: str, position: int) -> int:
-        """Where the end of the text begins that may still become a marker; its length when there is none."""
-        match = self._partial.search(text, max(position, len(text) - self._window))
-        return match.start() if match else len(text)
+        return _marker(self._pattern.match(text, position))
 
     def may_begin(self, text: str, position: int) -> bool:
-        """Whether all the text from here may still become a marker."""
-        return self._partial.match(text, position) is not None
+        """Whether all the text from here may still become a marker. Ask only after `at` said no."""
+        return self._pattern.may_match(text, position)
+
+
+def _marker(match: re.Match[str] | None) -> tuple[int, str, int] | None:
+    return (match.start(), match[match.lastindex or 0], match.end()) if match else None

@@ -14,52 +14,26 @@ calls.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 
 from paraserve.formats.anchors import AnchorSet
-from paraserve.formats.calls import CallLedger, Undeclared
 from paraserve.formats.events import ContentDelta, FormatEvent, ReasoningDelta
 from paraserve.formats.region_content import MalformedError, RegionCall, arguments_json, calls_of
 from paraserve.formats.regions import Edge, Region, RegionKind
-from paraserve.formats.spec import Format
-from paraserve.formats.types import FinishReason, ReplyStart, ToolSpec
+from paraserve.formats.reply_parser import ReplyParser
+from paraserve.formats.types import FinishReason, ReplyStart
 
 
-class RegionParser:
-    """Reads one reply. The arguments are those of `parser.OutputParser`."""
+class RegionParser(ReplyParser):
+    """Reads a reply in the format that declared regions give."""
 
-    def __init__(
-        self,
-        format: Format,
-        *,
-        tools: Sequence[ToolSpec] = (),
-        start: ReplyStart = ReplyStart.HEADER,
-        prefill: str = "",
-        parse_tool_calls: bool = True,
-        parallel_tool_calls: bool = True,
-        call_index_offset: int = 0,
-        new_id: Callable[[], str] | None = None,
-        undeclared: Undeclared = "content",
-    ) -> None:
-        assert format.regions is not None
-        self._regions = format.regions
-        self._parse_calls = parse_tool_calls and (bool(tools) or undeclared == "call")
-        self._ledger = CallLedger(
-            format,
-            tools,
-            parallel=parallel_tool_calls,
-            offset=call_index_offset,
-            new_id=new_id,
-            undeclared=undeclared,
-        )
+    def _begin(self, start: ReplyStart) -> None:
+        assert self._format.regions is not None
+        self._regions = self._format.regions
         content = self._regions.first(RegionKind.CONTENT) or Region(RegionKind.CONTENT)
         reasoning = self._regions.first(RegionKind.REASONING)
         self._events: list[FormatEvent] = []
         self._content = _Voice(content, ContentDelta, self._events)
         self._reasoning = _Voice(reasoning or Region(RegionKind.REASONING), ReasoningDelta, self._events)
-        self._text = ""
-        self._known = 0
-        """So many characters at the beginning of the text were in the prompt already."""
         self._may_reason = start is not ReplyStart.CONTENT
         self._inside = reasoning if start is ReplyStart.REASONING else None
         self._echo = self._inside is not None
@@ -69,35 +43,21 @@ class RegionParser:
         self._body: list[str] = []
         self._cut_in_calls = False
         self._watched = self._watch()
-        if prefill:
-            self._take_prefill(prefill)
 
     @property
     def in_reasoning(self) -> bool:
-        """Whether the text fed so far ends inside reasoning."""
         return self._inside is not None and self._inside.kind is RegionKind.REASONING
 
     @property
     def open_call(self) -> bool:
-        """Whether the reply was cut in a region of calls. False before its end: a call is reported when it is whole."""
+        # False before the reply's end: a call is reported when it is whole.
         return self._cut_in_calls
 
-    @property
-    def completed_calls(self) -> int:
-        return self._ledger.completed
-
-    @property
-    def broken_calls(self) -> int:
-        """Regions of calls that did not become any: undeclared, malformed, or cut."""
-        return self._ledger.broken
-
     def plain(self, text: str) -> FormatEvent | None:
-        """Feed text that comes out as it is and changes nothing, however it is cut. None where it is not known to be
-        such text: it must be fed then, piece by piece."""
         return self.feed(text)[0] if self._passes(text) else None
 
     def _passes(self, text: str) -> bool:
-        if self._text or self._echo or self._watched.trigger.search(text):
+        if self._window.text or self._echo or self._watched.trigger.search(text):
             return False
         match self._inside.kind if self._inside else None:
             case RegionKind.REASONING:
@@ -108,14 +68,13 @@ class RegionParser:
                 return False
 
     def feed(self, text: str) -> list[FormatEvent]:
-        """The events of more text."""
-        self._text += text
+        self._window.text += text
         while self._step(final=False):
             pass
+        self._window.trim()
         return self._given()
 
     def finish(self, reason: FinishReason) -> list[FormatEvent]:
-        """The events of the end: what was held back is given out. Nothing may be fed after it."""
         while self._step(final=True):
             pass
         if self._parse_calls and self._inside is not None and self._inside.kind is RegionKind.CALLS:
@@ -136,40 +95,37 @@ class RegionParser:
         """Take the text up to the next delimiter, and the delimiter."""
         if self._echo and self._passed_echo(final=final):
             return False
-        found, stop = self._watched.search(self._text, 0, final=final)
-        known = min(self._known, stop)
-        if stop:
-            self._take(self._text[:known], known=True)
-            self._take(self._text[known:stop])
-        end = found[1].end() if found else stop
-        self._text = self._text[end:]
-        self._known = max(0, self._known - end)
+        window = self._window
+        found, stop = self._watched.search(window.text, window.position, final=final)
+        self._take(*window.take_to(stop))
         if found is None:
             return False
         edge, match = found
-        if edge.is_open:
-            self._open(edge.region, match)
-        else:
-            self._close(edge.region, match)
+        written, known = window.take_to(match.end())
+        (self._open if edge.is_open else self._close)(edge.region, match, written[max(known, 0) :])
         self._watched = self._watch()
         return True
 
     def _passed_echo(self, *, final: bool) -> bool:
         """After a prompt that opened the reasoning, drop an opener that the model repeats. True: wait."""
-        at = len(self._text) - len(self._text.lstrip())
+        text = self._window.text
+        at = len(text) - len(text.lstrip())
         region = self._inside
-        opener = region.open.at(self._text, at, final=final) if region is not None and region.open else None
-        if not final and (at == len(self._text) or opener is True):
+        opener = region.open.at(text, at, final=final) if region is not None and region.open else None
+        if not final and (at == len(text) or opener is True):
             return True
         self._echo = False
         if isinstance(opener, re.Match) and opener.end() > at:
-            self._text = self._text[opener.end() :]
-            self._known = max(0, self._known - opener.end())
+            self._window.take_to(opener.end())
         return False
 
-    def _take(self, text: str, *, known: bool = False) -> None:
-        if not text:
-            return
+    def _take(self, text: str, known: int) -> None:
+        known = max(known, 0)
+        for part, is_known in ((text[:known], True), (text[known:], False)):
+            if part:
+                self._take_part(part, known=is_known)
+
+    def _take_part(self, text: str, *, known: bool) -> None:
         match self._inside.kind if self._inside else None:
             case RegionKind.CALLS if self._parse_calls:
                 self._body.append(text)
@@ -185,25 +141,25 @@ class RegionParser:
             case None:
                 self._content.say(text, known=known, strip=self._regions.implicit is None)
 
-    def _open(self, region: Region, match: re.Match[str]) -> None:
+    def _open(self, region: Region, match: re.Match[str], news: str) -> None:
         self._content.end()
         self._inside = region
         if region.kind is RegionKind.CALLS:
             if not self._parse_calls:
-                self._content.say_exactly(match[0])
-            self._raw = [match[0]]
+                self._content.say_exactly(news)
+            self._raw = [news]
             self._body = []
             self._captures = _named(match)
 
-    def _close(self, region: Region, match: re.Match[str]) -> None:
+    def _close(self, region: Region, match: re.Match[str], news: str) -> None:
         self._inside = None
         match region.kind:
             case RegionKind.CALLS if self._parse_calls:
                 self._captures |= _named(match)
-                self._raw.append(match[0])
+                self._raw.append(news)
                 self._end_calls(region, closed=True, ended=True)
             case RegionKind.CALLS:
-                self._content.say_exactly(match[0])
+                self._content.say_exactly(news)
             case RegionKind.REASONING:
                 self._may_reason = region.repeats
                 self._reasoning.end()
@@ -237,15 +193,8 @@ class RegionParser:
         return calls_of(value, self._captures, region.transform, each=region.transform_each), behind
 
     def _take_prefill(self, prefill: str) -> None:
-        """Run text that the prompt holds already; it is no news."""
-        self._content.silent = self._reasoning.silent = True
         self.feed(prefill)
-        self._content.silent = self._reasoning.silent = False
-        self._content.forget()
-        self._reasoning.forget()
         self._ledger.begin_anew(None)
-        self._raw = []
-        self._known = len(self._text)
 
 
 class _Voice:
@@ -261,7 +210,6 @@ class _Voice:
         """Whitespace that is given out if text follows."""
         self._said = False
         self._joins = False
-        self.silent = False
 
     def say(self, text: str, *, known: bool = False, strip: bool = False) -> None:
         if not (strip or self._region.strip):
@@ -278,7 +226,7 @@ class _Voice:
             before = self._region.join
         self._held = ["" if known else text[start + len(body) :]]
         self._joins = False
-        self._give(before + ("" if known else body))
+        self._give("" if known else before + body)
 
     def say_exactly(self, text: str, *, known: bool = False) -> None:
         """Text of which nothing is layout; whitespace that waited before it is part of it."""
@@ -287,22 +235,19 @@ class _Voice:
             before = self._region.join
         self._held.clear()
         self._joins = False
-        self._give(before + ("" if known else text))
+        self._give("" if known else before + text)
 
     def passes(self, text: str) -> bool:
-        free = self._said and not self._joins and not self.silent and not any(self._held)
+        free = self._said and not self._joins and not any(self._held)
         return free and bool(text) and text == text.strip()
 
     def end(self) -> None:
         """A region has ended: what follows is another one of the field."""
         self._joins = self._said
 
-    def forget(self) -> None:
-        self._held.clear()
-
     def _give(self, text: str) -> None:
         self._said = True
-        if text and not self.silent:
+        if text:
             self._events.append(self._event(text))
 
 

@@ -15,7 +15,16 @@ from typing import Any
 from paraserve.formats.arguments import ArgumentReader, EnvelopeReader, ObjectReader, ValueReader
 from paraserve.formats.literals import PYTHON, bare_dialect
 from paraserve.formats.parameters import ElementsReader, ParameterMarkup, ParametersReader
-from paraserve.formats.patterns import Marker, Markers, Pattern, compile_end, compile_pattern
+from paraserve.formats.patterns import (
+    Atom,
+    Markers,
+    Pattern,
+    any_of,
+    compile_end,
+    compile_pattern,
+    compile_sources,
+    literal,
+)
 from paraserve.formats.spec import (
     Calls,
     Channels,
@@ -49,15 +58,12 @@ class Mode(Enum):
     CONTENT = auto()
 
 
-class Meaning(Enum):
-    """What a marker does."""
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a marker does that ends one kind of free text: text goes on in a mode, less the separator behind it."""
 
-    CALL = auto()
-    HEADER = auto()
-    OPEN_REASONING = auto()
-    CLOSE_REASONING = auto()
-    FRAME = auto()
-    CLOSER = auto()
+    mode: Mode
+    separator: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,106 +103,125 @@ class Spelling:
                 return ValueReader(bare_dialect(quote))
 
 
+Probes = tuple[tuple[Spelling | None, Pattern], ...]
+"""What a marker may begin: calls, or (without a spelling) a message with a header. Text that fits none is text."""
+
+
+class Marks:
+    """The markers of one state, and what each of them does there."""
+
+    def __init__(self, meanings: Mapping[str, Turn | Probes], separators: Mapping[str, str]) -> None:
+        self.meanings = meanings
+        self.markers = Markers({text: separators.get(text, "") for text in meanings})
+
+
+class Headers:
+    """`Channels`, compiled."""
+
+    def __init__(self, channels: Channels) -> None:
+        self.pattern = _header(channels, channels.opens)
+        self.first = _header(channels, (channels.continues,)) if channels.continues else None
+        """A header whose opener the prompt has written."""
+        self._call = re.compile(channels.call)
+        self._reasoning = re.compile(channels.reasoning)
+
+    def called(self, header: str) -> str | None:
+        """The name of the tool, where the message is a call."""
+        match = self._call.search(header)
+        return match["name"] if match else None
+
+    def mode(self, header: str) -> Mode:
+        """What the message is, where it is no call."""
+        return Mode.REASONING if self._reasoning.search(header) else Mode.CONTENT
+
+
 @dataclass(frozen=True, slots=True)
 class Tables:
     """The compiled description."""
 
     spellings: tuple[Spelling, ...]
-    openers: Mapping[str, tuple[tuple[Spelling, Pattern], ...]]
-    """By announcing literal; bare spellings under the empty string."""
-    meanings: Mapping[Mode, Mapping[str, Meaning]]
-    markers: Mapping[Mode, Markers]
-    header: Pattern | None
-    first_header: Pattern | None
-    """A header whose opener the prompt has written."""
-    call_header: re.Pattern[str] | None
-    reasoning_header: re.Pattern[str] | None
-    after_call: Mapping[tuple[int, bool], Markers]
-    """Markers of content that follows a call: by its spelling, and whether the call broke into open reasoning."""
-    frame_ends: Mapping[str, str]
-    """The separators behind the markers around content."""
+    marks: Mapping[Mode, Marks]
+    after_call: Mapping[tuple[int, bool], Marks]
+    """Of content that follows a call: by its spelling, and whether the call broke into open reasoning."""
+    unannounced: Mapping[Mode, Probes]
+    """What needs no marker where text has not begun: bare calls, and the header whose opener the prompt has written."""
+    headers: Headers | None
 
 
 @lru_cache(maxsize=256)
 def compile_format(format: Format, *, calls: bool) -> Tables:
     """The tables of a format; without ``calls`` their markup is text."""
-    spellings = tuple(_spelling(s, i) for i, s in enumerate(format.calls)) if calls and not format.channels else ()
-    if calls and format.channels:
-        spellings = (_channel_spelling(format.calls[0], format.channels),)
-    openers: dict[str, tuple[tuple[Spelling, Pattern], ...]] = {}
+    channels, block = format.channels, format.reasoning
+    headers = Headers(channels) if channels else None
+    spellings: tuple[Spelling, ...] = ()
+    if calls and channels:
+        spellings = (_channel_spelling(format.calls[0], channels),)
+    elif calls:
+        spellings = tuple(_spelling(spelling, index) for index, spelling in enumerate(format.calls))
+    openers: dict[str, Probes] = {}
     before: dict[str, str] = {}
     for spelling in spellings:
-        for literal, pattern in spelling.openings:
-            openers[literal] = (*openers.get(literal, ()), (spelling, pattern))
-            before.setdefault(literal, spelling.calls.before)
-    before.pop("", None)
-    meanings = _meanings(format, tuple(before))
-    block = format.reasoning
+        for announces, pattern in spelling.openings:
+            openers[announces] = (*openers.get(announces, ()), (spelling, pattern))
+            before.setdefault(announces, spelling.calls.before)
+    bare = openers.pop("", ())
+    meanings = _meanings(format, openers, headers)
     frames = (format.content_open, format.content_close)
     separators = {text.strip(): text[: len(text) - len(text.lstrip())] for text in frames} | before
     separators |= {block.close: block.close_before} if block else {}
-    frame_ends = {text.strip(): text[len(text.rstrip()) :] for text in frames}
-    markers = {mode: _markers(meanings[mode], separators) for mode in Mode}
+    closes_reasoning = {block.close: Turn(Mode.CONTENT, block.close_after)} if block and not channels else {}
     after_call = {
-        (spelling.index, in_reasoning): _markers(
-            meanings[Mode.CONTENT]
-            | dict.fromkeys(spelling.strong_closers, Meaning.CLOSER)
-            | ({block.close: Meaning.CLOSER} if block and in_reasoning and not format.channels else {}),
+        (spelling.index, broke_reasoning): Marks(
+            dict.fromkeys(spelling.strong_closers, Turn(Mode.CONTENT))
+            | (closes_reasoning if broke_reasoning else {})
+            | meanings[Mode.CONTENT],
             separators,
         )
         for spelling in spellings
-        for in_reasoning in (False, True)
+        for broke_reasoning in (False, True)
     }
-    channels = format.channels
+    first = ((None, headers.first),) if headers and headers.first else ()
     return Tables(
         spellings,
-        openers,
-        meanings,
-        markers,
-        _header(channels, channels.opens) if channels else None,
-        _header(channels, (channels.continues,)) if channels and channels.continues else None,
-        re.compile(channels.call) if channels else None,
-        re.compile(channels.reasoning) if channels else None,
-        after_call,
-        frame_ends,
+        marks={mode: Marks(meanings[mode], separators) for mode in Mode},
+        after_call=after_call,
+        unannounced={Mode.HEAD: (*bare, *first), Mode.CONTENT: bare, Mode.REASONING: ()},
+        headers=headers,
     )
 
 
-def _meanings(format: Format, openers: Sequence[str]) -> dict[Mode, dict[str, Meaning]]:
-    if format.channels:
-        shared = dict.fromkeys(format.channels.opens, Meaning.HEADER)
-        shared |= dict.fromkeys(format.channels.closes, Meaning.FRAME)
+def _meanings(
+    format: Format, openers: Mapping[str, Probes], headers: Headers | None
+) -> dict[Mode, dict[str, Turn | Probes]]:
+    shared: dict[str, Turn | Probes] = {}
+    if format.channels and headers:
+        shared |= dict.fromkeys(format.channels.opens, ((None, headers.pattern),))
+        shared |= dict.fromkeys(format.channels.closes, Turn(Mode.CONTENT))
         return dict.fromkeys(Mode, shared)
-    calls = dict.fromkeys(openers, Meaning.CALL)
-    content = calls | dict.fromkeys(format.frame_markers, Meaning.FRAME)
+    frames = [text for text in (format.content_open, format.content_close, format.end) if text]
+    shared |= openers
+    content = shared | {text.strip(): Turn(Mode.CONTENT, text[len(text.rstrip()) :]) for text in frames}
     block = format.reasoning
     if block is None:
         return dict.fromkeys(Mode, content)
-    closing = {block.close: Meaning.CLOSE_REASONING}
-    return {
-        Mode.HEAD: content | {block.open: Meaning.OPEN_REASONING} | closing,
-        Mode.REASONING: calls | closing,
-        Mode.CONTENT: content,
-    }
-
-
-def _markers(meanings: Mapping[str, Meaning], separators: Mapping[str, str]) -> Markers:
-    return Markers(Marker(text, separators.get(text, "")) for text in meanings)
+    opening = {block.open: Turn(Mode.REASONING, block.open_after)}
+    closing = {block.close: Turn(Mode.CONTENT, block.close_after)}
+    return {Mode.HEAD: content | opening | closing, Mode.REASONING: shared | closing, Mode.CONTENT: content}
 
 
 def _header(channels: Channels, opens: Sequence[str]) -> Pattern:
     """From an opener to the message marker, whatever stands between."""
-    begin = "|".join(map(re.escape, opens))
-    parts = "|".join({re.escape(text[:length]) for text in opens for length in range(len(text))})
-    message = re.escape(channels.message)
-    inner = f"(?:(?!{message}).){{0,{_MAX_HEADER}}}"
-    body = f"(?P<header>(?:{begin}){inner}){message}"
-    part = f"(?:(?:{begin}){inner}|(?:{parts}))\\Z"
-    return Pattern(re.compile(body, re.DOTALL), re.compile(part, re.DOTALL))
+    inner = f"(?:(?!{re.escape(channels.message)}).){{0,{_MAX_HEADER}}}"
+
+    def source(atom: Atom) -> str:
+        begin = "|".join(literal(text, atom) for text in opens)
+        return f"(?P<header>(?:{begin}){inner}){literal(channels.message, atom)}"
+
+    return compile_sources(source)
 
 
 def _channel_spelling(calls: Calls, channels: Channels) -> Spelling:
-    closers = Markers(Marker(text) for text in channels.closes)
+    closers = Markers(channels.closes)
     return Spelling(calls, 0, (), (), channels.closes, closers, (), channels.closes[-1], None, None)
 
 
@@ -219,7 +244,7 @@ def _spelling(calls: Calls, index: int) -> Spelling:
         tuple(openings),
         tuple(followings),
         expected,
-        Markers(Marker(text) for text in expected),
+        Markers(expected),
         tuple(text for text in dict.fromkeys(closers) if _is_strong(text)),
         (section or closing or ("",))[-1],
         compile_pattern(_ENVELOPE_ENTRY) if envelope else None,
@@ -249,23 +274,19 @@ def _ahead(
         case Keywords():
             return ((Field("name"), Text("=")), (Text(")"),)), None
         case Elements(tag=tag):
-            opening = (Text(f"{tag}<"), Field("key"), Text(">"))
-            return (*ends, (Text(f"{tag}<"),)), compile_pattern(opening)
+            opening = compile_pattern((Text(f"{tag}<"), Field("key"), Text(">")))
+            return (*ends, (Text(f"{tag}<"),)), opening
         case Parameters(open=opens, close=closes):
             lead = opens[len(opens.rstrip()) :]
             trail = closes[: len(closes) - len(closes.lstrip())]
             parameter = pieces(opens.rstrip())
             close = closes.strip()
-            openers = (
-                *_texts(calls.section_open)[:1],
-                *_texts(calls.open)[:1],
-            )  # where the closing markup was forgotten
-            enders = tuple(dict.fromkeys((*closers, *openers)))
-            end, part, window = compile_end(trail, close, (*((Text(text),) for text in enders), parameter))
-            compiled = ParameterMarkup(
-                compile_pattern(parameter), lead, close, end, part, window, Markers(Marker(text) for text in enders)
-            )
-            return (*ends, parameter), compiled
+            forgotten = (*_texts(calls.section_open)[:1], *_texts(calls.open)[:1])  # the closing markup
+            enders = tuple(dict.fromkeys((*closers, *forgotten)))
+            end = compile_end(trail, close, (*((Text(text),) for text in enders), parameter))
+            opening = compile_pattern(parameter)
+            markup = ParameterMarkup(opening, lead, close, end, any_of({*trail, close[0]}), Markers(enders))
+            return (*ends, parameter), markup
 
 
 def _indivisible(closers: Sequence[str]) -> tuple[str, ...]:

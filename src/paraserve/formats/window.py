@@ -1,0 +1,50 @@
+"""The text at hand: what a reply's parser was fed and has not taken yet.
+
+It knows positions and nothing of what the text means. Invariant: each character is taken once, and with it goes whether
+the prompt held it already (``known``: it is no news to the client).
+"""
+
+from __future__ import annotations
+
+
+class Window:
+    __slots__ = ("known", "position", "text")
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.position = 0
+        self.known = 0
+        """Where in the text the prompt's part of it ends; not above zero when all of it is news."""
+
+    def trim(self) -> None:
+        """Forget what is taken."""
+        self.text = self.text[self.position :]
+        self.known -= self.position
+        self.position = 0
+
+    @property
+    def here(self) -> tuple[str, int]:
+        """The text and the position in it: where a pattern is tried."""
+        return self.text, self.position
+
+    @property
+    def rest(self) -> str:
+        return self.text[self.position :]
+
+    def take_to(self, end: int) -> tuple[str, int]:
+        """Go to ``end``. Returns the text on the way, and how much of its beginning is known."""
+        taken = self.text[self.position : end], self.known - self.position
+        self.position = end
+        return taken
+
+    def take_back(self, text: str) -> None:
+        """Text that was taken right before the position is at hand again."""
+        self.position -= len(text)
+        if self.position < 0:  # else all of it still stands in the window
+            self.text = text[: -self.position] + self.text
+            self.known -= self.position
+            self.position = 0
+
+    def known_of_last(self, length: int) -> int:
+        """How much is known of so many characters right before the position."""
+        return self.known - (self.position - length)
