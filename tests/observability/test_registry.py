@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.observability.scrape import read
 
 from paraserve.generation.course import GAP_BOUNDS, Course
-from paraserve.observability.histogram import BulkHistogram
+from paraserve.observability.histogram import BulkHistogram, Children
 from paraserve.observability.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,8 +91,18 @@ def test_observations_by_the_thousand_are_what_single_ones_would_have_been(value
         one.observe(value)
         counts[next((i for i, bound in enumerate(GAP_BOUNDS) if value <= bound), len(GAP_BOUNDS))] += 1
     many.add(counts, sum(values))
-    expected, found = (_numbers(registry) for registry in (single, bulk))
-    assert found == pytest.approx(expected)
+    assert _numbers(bulk) == pytest.approx(_numbers(single))
+
+
+@given(st.lists(st.floats(0, 10) | st.sampled_from(GAP_BOUNDS), max_size=40))
+def test_each_observation_falls_into_the_bucket_of_the_library(values: list[float]) -> None:
+    theirs, ours = CollectorRegistry(), CollectorRegistry()
+    library = Histogram("h", "text", ["model"], buckets=GAP_BOUNDS, registry=theirs)
+    children = Children(BulkHistogram("h", "text", ["model"], buckets=GAP_BOUNDS, registry=ours))
+    for value in values:
+        library.labels("toy").observe(value)
+        children["toy",].observe(value)
+    assert _numbers(ours) == _numbers(theirs)
 
 
 def _numbers(registry: CollectorRegistry) -> dict[tuple[str, str], float]:

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 
 from paraserve.generation.course import GAP_BOUNDS
 from paraserve.generation.events import FinishReason
-from paraserve.observability.histogram import BulkHistogram
+from paraserve.observability.histogram import BulkHistogram, Children
 from paraserve.observability.record import AbortCause, RequestRecord
 
 MULTIPROCESS_DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
@@ -82,11 +82,11 @@ class Metrics:
         if MULTIPROCESS_DIRECTORY not in os.environ:
             ProcessCollector(registry=self.registry)
 
-    def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
-        return Counter(f"paraserve_{name}", text, labels, registry=self.registry)
+    def _counter(self, name: str, text: str, labels: Sequence[str]) -> Children[Counter]:
+        return Children(Counter(f"paraserve_{name}", text, labels, registry=self.registry))
 
-    def _histogram(self, name: str, text: str, buckets: Sequence[float], labels: Sequence[str]) -> Histogram:
-        return Histogram(f"paraserve_{name}", text, labels, buckets=buckets, registry=self.registry)
+    def _histogram(self, name: str, text: str, buckets: Sequence[float]) -> Children[BulkHistogram]:
+        return Children(BulkHistogram(f"paraserve_{name}", text, _OF_REPLY, buckets=buckets, registry=self.registry))
 
     def _gauge(self, name: str, text: str, labels: Sequence[str], mode: Literal["livesum", "mostrecent"]) -> Gauge:
         return Gauge(f"paraserve_{name}", text, labels, registry=self.registry, multiprocess_mode=mode)
@@ -101,13 +101,18 @@ class Metrics:
         self._requests = self._counter(
             "requests", "Requests that ended.", ["endpoint", "model", "status", "stream", "policy"]
         )
-        self._in_flight = self._gauge(
-            "requests_in_flight", "Requests that are being answered.", ["endpoint"], "livesum"
+        self._in_flight = Children(
+            self._gauge("requests_in_flight", "Requests that are being answered.", ["endpoint"], "livesum")
         )
         self._queued = self._gauge("requests_queued", "Requests that wait for a place.", [], "livesum")
         self._errors = self._counter("request_errors", "Requests that got an error, by its code.", ["code"])
         self._policies = self._counter("policy_applied", "Requests that a policy changed or refused.", ["policy"])
-        self._lag = self._histogram("event_loop_lag_seconds", "How late the event loop wakes a sleeper.", _LAG, ())
+        self._lag = Histogram(
+            "paraserve_event_loop_lag_seconds",
+            "How late the event loop wakes a sleeper.",
+            buckets=_LAG,
+            registry=self.registry,
+        )
 
     def _declare_tokens(self) -> None:
         counter, histogram = self._counter, self._histogram
@@ -115,35 +120,28 @@ class Metrics:
         self._cached_tokens = counter("cached_prompt_tokens", "Prompt tokens that the engine had cached.", _OF_REPLY)
         self._completion_tokens = counter("completion_tokens", "Generated tokens, reasoning included.", _OF_REPLY)
         self._reasoning_tokens = counter("reasoning_tokens", "Generated tokens of reasoning.", _OF_REPLY)
-        self._prompt_length = histogram("request_prompt_tokens", "Prompt tokens a request.", _TOKENS, _OF_REPLY)
-        self._reply_length = histogram("request_completion_tokens", "Generated tokens a request.", _TOKENS, _OF_REPLY)
+        self._prompt_length = histogram("request_prompt_tokens", "Prompt tokens a request.", _TOKENS)
+        self._reply_length = histogram("request_completion_tokens", "Generated tokens a request.", _TOKENS)
 
     def _declare_times(self) -> None:
         histogram = self._histogram
         self._first_token = histogram(
-            "time_to_first_token_seconds", "From a request's head to its first token.", _FIRST_TOKEN, _OF_REPLY
+            "time_to_first_token_seconds", "From a request's head to its first token.", _FIRST_TOKEN
         )
-        self._between_tokens = BulkHistogram(
-            "paraserve_inter_token_latency_seconds",
-            "Time between tokens of a choice.",
-            _OF_REPLY,
-            buckets=GAP_BOUNDS,
-            registry=self.registry,
-        )
+        self._between_tokens = histogram("inter_token_latency_seconds", "Time between tokens of a choice.", GAP_BOUNDS)
         self._duration = histogram(
-            "request_duration_seconds", "From a request's head to the end of its whole reply.", _WHOLE_REPLY, _OF_REPLY
+            "request_duration_seconds", "From a request's head to the end of its whole reply.", _WHOLE_REPLY
         )
         self._preparation = histogram(
             "prompt_preparation_seconds",
             "From the decoded request to the prepared one: policies, template, tokenization, grammar.",
             _PREPARATION,
-            _OF_REPLY,
         )
         self._queue = histogram(
-            "queue_seconds", "From the prepared request to the engine: the wait for a place.", _PREPARATION, _OF_REPLY
+            "queue_seconds", "From the prepared request to the engine: the wait for a place.", _PREPARATION
         )
         self._engine = histogram(
-            "engine_seconds", "From asking the engine to the end of the last choice.", _WHOLE_REPLY, _OF_REPLY
+            "engine_seconds", "From asking the engine to the end of the last choice.", _WHOLE_REPLY
         )
 
     def _declare_replies(self) -> None:
@@ -164,20 +162,20 @@ class Metrics:
     def _begin_at_zero(self, policies: Iterable[str]) -> None:
         """Rates need a start: what is known to be possible is there before it happens."""
         for policy in policies:
-            self._policies.labels(policy)
+            self._policies.begin(policy)
         for cause in get_args(AbortCause):
-            self._aborts.labels(cause)
+            self._aborts.begin(cause)
         for reason in get_args(FinishReason):
-            self._finishes.labels(reason)
+            self._finishes.begin(reason)
         for model in self._models:
             for metric in (self._calls, self._broken_calls, self._only_reasoned):
-                metric.labels(model)
+                metric.begin(model)
             for endpoint in _GENERATING:
-                self._requests.labels(endpoint, model, "200", "false", NO_POLICY)
-                self._requests.labels(endpoint, model, "200", "true", NO_POLICY)
+                self._requests.begin(endpoint, model, "200", "false", NO_POLICY)
+                self._requests.begin(endpoint, model, "200", "true", NO_POLICY)
                 for metric in (self._prompt_tokens, self._cached_tokens, self._completion_tokens):
-                    metric.labels(endpoint, model)
-                self._reasoning_tokens.labels(endpoint, model)
+                    metric.begin(endpoint, model)
+                self._reasoning_tokens.begin(endpoint, model)
 
     def model_label(self, name: str | None) -> str:
         """The served name, or a word for all others."""
@@ -187,7 +185,7 @@ class Metrics:
 
     def begin(self, record: RequestRecord) -> None:
         self._running.add(record)
-        self._in_flight.labels(record.endpoint).inc()
+        self._in_flight[record.endpoint,].inc()
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -201,15 +199,15 @@ class Metrics:
     def end(self, record: RequestRecord) -> None:
         """Count a request that has ended, however it did."""
         self._running.discard(record)
-        self._in_flight.labels(record.endpoint).dec()
+        self._in_flight[record.endpoint,].dec()
         model = self.model_label(record.model)
         stream = "true" if record.stream else "false"
         policies = record.policies
-        self._requests.labels(record.endpoint, model, str(record.status), stream, policy_label(policies)).inc()
+        self._requests[record.endpoint, model, str(record.status), stream, policy_label(policies)].inc()
         if record.error is not None:
-            self._errors.labels(record.error).inc()
+            self._errors[record.error,].inc()
         for policy in policies:
-            self._policies.labels(policy).inc()
+            self._policies[policy,].inc()
         if record.runs:
             self._count_generated(record)
             self._count_prompt(record, model)
@@ -221,44 +219,44 @@ class Metrics:
         where = (record.endpoint, self.model_label(record.model))
         usage, before = record.usage(), record.counted
         record.counted = usage
-        self._completion_tokens.labels(*where).inc(usage.completion_tokens - before.completion_tokens)
-        self._reasoning_tokens.labels(*where).inc(usage.reasoning_tokens - before.reasoning_tokens)
+        self._completion_tokens[where].inc(usage.completion_tokens - before.completion_tokens)
+        self._reasoning_tokens[where].inc(usage.reasoning_tokens - before.reasoning_tokens)
         for course in record.courses:
             if course.gap_seconds:
-                self._between_tokens.labels(*where).add(*course.take_gaps())
+                self._between_tokens[where].add(*course.take_gaps())
 
     def _count_prompt(self, record: RequestRecord, model: str) -> None:
         """At the end alone: an engine may correct its counts until then."""
         where = (record.endpoint, model)
-        self._prompt_tokens.labels(*where).inc(record.counted.prompt_tokens)
-        self._cached_tokens.labels(*where).inc(record.counted.cached_tokens or 0)
+        self._prompt_tokens[where].inc(record.counted.prompt_tokens)
+        self._cached_tokens[where].inc(record.counted.cached_tokens or 0)
 
     def _count_times(self, record: RequestRecord, model: str) -> None:
         where = (record.endpoint, model)
-        _observe(self._preparation.labels(*where), record.preparation_seconds)
-        _observe(self._queue.labels(*where), record.queue_seconds)
-        _observe(self._first_token.labels(*where), record.first_token_seconds)
+        _observe(self._preparation[where], record.preparation_seconds)
+        _observe(self._queue[where], record.queue_seconds)
+        _observe(self._first_token[where], record.first_token_seconds)
         if record.complete:
-            self._duration.labels(*where).observe(record.seconds)
-            _observe(self._engine.labels(*where), record.engine_seconds)
-            self._prompt_length.labels(*where).observe(record.counted.prompt_tokens)
-            self._reply_length.labels(*where).observe(record.counted.completion_tokens)
+            self._duration[where].observe(record.seconds)
+            _observe(self._engine[where], record.engine_seconds)
+            self._prompt_length[where].observe(record.counted.prompt_tokens)
+            self._reply_length[where].observe(record.counted.completion_tokens)
 
     def _count_choices(self, record: RequestRecord, model: str) -> None:
         for cause in record.aborts():
-            self._aborts.labels(cause).inc()
+            self._aborts[cause,].inc()
         for run in record.runs:
             choice, failure = run.choice, run.course.failure
             if failure is not None:
-                self._engine_errors.labels(failure.code).inc()
+                self._engine_errors[failure.code,].inc()
             if choice.end is not None:
-                self._finishes.labels(choice.end.finish_reason).inc()
+                self._finishes[choice.end.finish_reason,].inc()
             if choice.completed_calls:
-                self._calls.labels(model).inc(choice.completed_calls)
+                self._calls[model,].inc(choice.completed_calls)
             if choice.broken_calls:
-                self._broken_calls.labels(model).inc(choice.broken_calls)
+                self._broken_calls[model,].inc(choice.broken_calls)
             if choice.only_reasoned:
-                self._only_reasoned.labels(model).inc()
+                self._only_reasoned[model,].inc()
 
     def observe_lag(self, seconds: float) -> None:
         self._lag.observe(seconds)
