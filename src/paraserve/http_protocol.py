@@ -92,12 +92,13 @@ class Outgoing:
 class StreamBody:
     """`DirectBody` of one response."""
 
-    __slots__ = ("_cycle", "_flow", "_outgoing")
+    __slots__ = ("_cycle", "_departures", "_flow", "_outgoing")
 
-    def __init__(self, cycle: RequestResponseCycle, outgoing: Outgoing) -> None:
+    def __init__(self, cycle: RequestResponseCycle, outgoing: Outgoing, departures: Departures) -> None:
         self._cycle = cycle
         self._flow = cycle.flow
         self._outgoing = outgoing
+        self._departures = departures
 
     def write(self, body: bytes) -> bool:
         if self._cycle.disconnected:
@@ -111,6 +112,32 @@ class StreamBody:
     async def drain(self) -> None:
         await self._flow.drain()
 
+    def gone(self) -> asyncio.Future[None]:
+        return self._departures.watch(self._cycle.disconnected)
+
+
+class Departures:
+    """Who waits for one connection's client to leave: requests that were pipelined may all be running."""
+
+    __slots__ = ("_loop", "_watches")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._watches: list[asyncio.Future[None]] = []
+
+    def watch(self, gone: bool) -> asyncio.Future[None]:
+        watch = self._loop.create_future()
+        self._watches = [other for other in self._watches if not other.done()]
+        self._watches.append(watch)
+        if gone:
+            watch.set_result(None)
+        return watch
+
+    def tell(self) -> None:
+        for watch in self._watches:
+            if not watch.done():
+                watch.set_result(None)
+
 
 class HTTPConnection(HttpToolsProtocol):
     """One client's connection. `with_limits` makes the class that a server uses."""
@@ -121,6 +148,7 @@ class HTTPConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._outgoing = Outgoing(transport, self.outbox, self.loop)
+        self._departures = Departures(self.loop)
         self._head_bytes = 0
         self._in_head = True
         self._reading: asyncio.TimerHandle | None = None
@@ -130,6 +158,7 @@ class HTTPConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timers()
         super().connection_lost(exc)
+        self._departures.tell()
 
     def data_received(self, data: bytes) -> None:
         if self._in_head:
@@ -155,7 +184,7 @@ class HTTPConnection(HttpToolsProtocol):
         self._unset_reading()
         super().on_headers_complete()
         self.cycle.transport = cast(asyncio.Transport, self._outgoing)
-        self.scope["extensions"] = extension(StreamBody(self.cycle, self._outgoing))
+        self.scope["extensions"] = extension(StreamBody(self.cycle, self._outgoing, self._departures))
         self._reading = self.loop.call_later(self.limits.body_silence, self._silent)
 
     def on_body(self, body: bytes) -> None:

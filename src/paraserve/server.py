@@ -7,6 +7,7 @@ error of their own, and the engine is stopped last. Ctrl-C once more breaks them
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import signal
 import socket
@@ -124,6 +125,7 @@ class HTTPServer(uvicorn.Server):
             access_log=False,
             log_config=None,
             server_header=False,
+            proxy_headers=bool(settings.trusted_proxies),
             forwarded_allow_ips=list(settings.trusted_proxies),
             ssl_context_factory=(lambda *_: certificate.context) if certificate else None,
             timeout_keep_alive=IDLE_CONNECTION_SECONDS,
@@ -134,6 +136,9 @@ class HTTPServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        # What is there now stays: the collector need not look through it for the garbage of requests.
+        gc.collect()
+        gc.freeze()
         self._on_listening()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -1,4 +1,5 @@
-"""A short way for the body of a stream: from the response to the connection, past every layer between them.
+"""A short way between a response and its connection, past every layer between them: for the body of a stream, and for
+the news that the client has left.
 
 An ASGI extension that our own HTTP protocol offers. A layer that must see bodies takes it out of the scope. Never
 knows HTTP's framing. Invariant: the head and the end of a response never come this way.
@@ -6,6 +7,7 @@ knows HTTP's framing. Invariant: the head and the end of a response never come t
 
 from __future__ import annotations
 
+import asyncio
 from typing import Protocol
 
 from starlette.types import Scope
@@ -22,6 +24,10 @@ class DirectBody(Protocol):
         ...
 
     async def drain(self) -> None: ...
+
+    def gone(self) -> asyncio.Future[None]:
+        """Done when the client has left. The caller cancels it when it has heard enough."""
+        ...
 
 
 def extension(writer: DirectBody) -> dict[str, dict[object, object]]:

@@ -65,7 +65,7 @@ async def whole(request: Request, run: Run, fold: Fold, options: ReplyOptions) -
 
     leave = await _admitted(request)
     try:
-        await unless_gone(request.receive, run(take))
+        await unless_gone(request, run(take))
     finally:
         leave()
     body = fold.response()
@@ -87,7 +87,7 @@ async def streamed(request: Request, run: Run, encoder: StreamEncoder, options: 
         stack.push_async_callback(reply.aclose)
         if options.rules.preflight:
             try:
-                await unless_gone(request.receive, reply.first(options.rules.preflight_seconds))
+                await unless_gone(request, reply.first(options.rules.preflight_seconds))
             except EngineError:
                 options.ledger.used("preflight", False, True)
                 raise
@@ -104,7 +104,7 @@ async def _admitted(request: Request) -> Leave:
     if leave is not None:
         return leave
     with request.app.state.metrics.waiting():
-        return await unless_gone(request.receive, admission.enter(caller))
+        return await unless_gone(request, admission.enter(caller))
 
 
 class StreamedReply:

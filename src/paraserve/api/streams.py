@@ -41,22 +41,28 @@ def event(payload: bytes) -> bytes:
     return b"data: " + payload + b"\n\n"
 
 
-async def client_gone(receive: Receive) -> None:
-    """Returns when the client has left. The request's body must have been read."""
+def departure(scope: Scope, receive: Receive) -> asyncio.Future[None]:
+    """Done when the client has left; whoever asked for it cancels it. The request's body must have been read."""
+    direct = direct_body_of(scope)
+    return asyncio.ensure_future(_disconnected(receive)) if direct is None else direct.gone()
+
+
+async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The result of ``work``, which is cancelled when the client leaves first.
 
     Raises:
         ClientGone: it did.
     """
     task = asyncio.ensure_future(work)
-    watch = asyncio.ensure_future(client_gone(receive))
+    watch = departure(request.scope, request.receive)
+    either: set[asyncio.Future[Any]] = {task, watch}
     try:
-        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             raise ClientGone
         return task.result()
@@ -109,7 +115,7 @@ class EventStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._direct = direct_body_of(scope)
         pump = asyncio.ensure_future(self._pump(send))
-        others = [asyncio.ensure_future(client_gone(receive))]
+        others: list[asyncio.Future[None]] = [departure(scope, receive)]
         if self._keep_alive:
             others.append(asyncio.ensure_future(self._comment(send)))
         try:

@@ -46,7 +46,7 @@ async def health_generate(request: Request) -> Response:
     """The engine makes a token."""
     deployment = deployment_of(request)
     try:
-        await unless_gone(request.receive, _one_token(deployment))
+        await unless_gone(request, _one_token(deployment))
     except EngineError as error:
         return error_response(
             RequestError(f"The engine does not generate: {error.message}", status=503, code="engine_unhealthy")
