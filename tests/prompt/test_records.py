@@ -392,14 +392,17 @@ def test_media_come_in_the_order_of_the_prompt(make_prompt):
         "[{{ m.role }}]", "{% if m.tool_calls and m.tool_calls | length > 1 %}{{ 1 / 0 }}{% endif %}[{{ m.role }}]"
     )
     prompt = make_prompt(single, media=frozenset({"image"}))
-    image = [{"type": "image_url", "image_url": {"url": name}} for name in ("second", "first")]
+    image = [{"type": "image_url", "image_url": {"url": f"https://{name}"}} for name in ("second", "first")]
     messages = [
         USER,
         {"role": "assistant", "content": None, "tool_calls": [call("{}"), call("{}", "c2")]},
         {"role": "tool", "tool_call_id": "c2", "content": [image[0]]},
         {"role": "tool", "tool_call_id": "c1", "content": [image[1]]},
     ]
-    assert [item.url for item in prompt.prepare(ChatPromptRequest(messages)).media] == ["first", "second"]
+    assert [item.url for item in prompt.prepare(ChatPromptRequest(messages)).media] == [
+        "https://first",
+        "https://second",
+    ]
 
 
 def test_parallel_calls_become_single_ones_where_the_template_takes_one(make_prompt):

@@ -52,29 +52,6 @@ def media_kind(part: Part) -> MediaKind | None:
     return MEDIA_TYPES.get(part.get("type", ""))
 
 
-def media_url(part: Part, path: str) -> str:
-    """The URL or data URL of a media part. Raises `PromptError` where it holds none."""
-    kind = part["type"]
-    field = "image_url" if kind == "input_image" else "video_url" if kind == "input_video" else kind
-    value = part.get(field, part.get("url"))
-    if isinstance(value, Mapping):
-        data = value.get("data")
-        if isinstance(data, str) and data:
-            media = MEDIA_TYPES[kind]
-            value = data if data.startswith("data:") else f"data:{media}/{value.get('format', 'wav')};base64,{data}"
-        else:
-            value = value.get("url")
-    if not isinstance(value, str) or not value:
-        raise PromptError(f"{path}: this {kind} part holds no URL and no data", path)
-    return value
-
-
-def media_detail(part: Part) -> str | None:
-    value = part.get(part["type"])
-    detail = part.get("detail", value.get("detail") if isinstance(value, Mapping) else None)
-    return detail if isinstance(detail, str) else None
-
-
 def joined_text(parts: Sequence[Part]) -> str:
     return TEXT_JOINER.join(text for text in map(part_text, parts) if text is not None)
 
