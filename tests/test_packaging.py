@@ -119,6 +119,7 @@ def test_the_image_runs_as_nobody_special_and_checks_an_endpoint() -> None:
     checked = re.search(r"HEALTHCHECK(?:.|\\\n)*?'(/[a-z]+)'", text)
     assert checked is not None
     assert checked[1] in PATHS
+    assert "libgomp1" in text  # found missing when the image was run
     copied = {name for line in re.findall(r"^COPY (?!--)(.*) \S+$", text, re.MULTILINE) for name in line.split()}
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert all((ROOT / name).exists() and f"!{name}" in ignored for name in copied)

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import httpx
+import jsonschema
 import msgspec
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
@@ -125,3 +126,41 @@ async def test_the_root_path_itself_leads_to_the_playground() -> None:
         response: httpx.Response = await http.get("/llm")
     assert response.status_code == 200
     assert "text/html" in response.headers["content-type"]
+
+
+ABOUT_ITSELF = ("/server_info", "/version", "/health", "/health_generate", "/v1/policies", "/v1/models")
+FREE = ".prompt.template_kwargs"
+
+
+@pytest.mark.parametrize("path", ABOUT_ITSELF)
+async def test_what_the_server_tells_about_itself_is_described_field_by_field(path: str) -> None:
+    document = openapi_document()
+    schema = document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    async with client(deployment(engine(media=frozenset({"image"})))) as http:
+        answer = (await http.get(path)).json()
+    whole = {"components": document["components"], **schema}
+    jsonschema.validate(answer, whole)
+    assert undescribed(answer, schema, document["components"]["schemas"]) == []
+
+
+def undescribed(value: Any, schema: Any, components: Any, path: str = "") -> list[str]:
+    """Paths of fields of an answer that its schema does not name, but for objects whose names are data."""
+    if "$ref" in schema:
+        return undescribed(value, components[schema["$ref"].rpartition("/")[2]], components, path)
+    if "anyOf" in schema:
+        found = [undescribed(value, each, components, path) for each in schema["anyOf"] if each.get("type") != "null"]
+        return min(found, key=len)
+    if isinstance(value, list):
+        return [found for item in value for found in undescribed(item, schema["items"], components, f"{path}[]")]
+    if isinstance(value, dict):
+        others = schema.get("additionalProperties")
+        if "properties" not in schema and not others:
+            return [] if path == FREE else [path]
+        named = {**dict.fromkeys(value, others), **schema.get("properties", {})} if others else schema["properties"]
+        missing = [f"{path}.{name}" for name in value.keys() - named.keys()]
+        return missing + [
+            found
+            for name in value.keys() & named.keys()
+            for found in undescribed(value[name], named[name], components, f"{path}.{name}")
+        ]
+    return []

@@ -90,7 +90,12 @@ async def test_server_info_says_what_was_found_out_and_no_secret() -> None:
     body = response.json()
     assert body["models"] == ["toy"]
     assert body["engine"]["version"] == "scripted"
-    assert body["prompt"]["templates"]["default"]
+    assert body["prompt"]["templates"]["default"]["arguments"] == ["object"]
+    assert body["prompt"]["tokenizer"] == {
+        "class": "ByteTokenizer",
+        "backend": None,
+        "vocab_size": TOKENIZER.vocab_size,
+    }
     assert "sesame" not in response.text
     assert "secret" not in response.text
 

@@ -5,6 +5,7 @@ import json
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from byte_tokenizer import ByteTokenizer
 from own_templates import LISTS, PLAIN, STRICT
@@ -382,8 +383,8 @@ def test_requests_with_tools_use_the_template_for_tools():
 
 def test_what_was_learned_is_logged_and_plain_json(make_prompt, caplog):
     caplog.set_level("INFO")
-    described = make_prompt("{{ messages[0].content }}").describe()
-    assert json.loads(json.dumps(described))["templates"]["default"]["tools"] is False
+    facts = make_prompt("{{ messages[0].content }}").facts()
+    assert json.loads(msgspec.json.encode(facts))["templates"]["default"]["tools"] is False
     assert "puts no tools into the prompt" in caplog.text
 
 

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from starlette.requests import Request
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_any_fields = msgspec.json.Decoder(dict[str, Any])
+_raw_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_any_value = msgspec.json.Decoder(Any)
 
 ROUTING_HEADERS = ("x-smg-routing-key", "x-data-parallel-rank", "traceparent", "tracestate")
 """Headers of a client or router that say where a request should run, or which trace it belongs to; they go on to the
@@ -45,8 +46,11 @@ def deployment_of(request: Request) -> Deployment:
     return deployment
 
 
-def json_response(value: object) -> Response:
-    return Response(msgspec.json.encode(value), media_type="application/json")
+def json_response(value: object, *, order: Literal["deterministic"] | None = None) -> Response:
+    """Args:
+    order: sets and mappings are sorted.
+    """
+    return Response(msgspec.json.encode(value, order=order), media_type="application/json")
 
 
 def reply_id(prefix: str) -> str:
@@ -156,11 +160,11 @@ def engine_extras(body: bytes, fields: SamplingFields, deployment: Deployment) -
     debug = log.isEnabledFor(logging.DEBUG)
     if not passed and not debug:
         return {}
-    sent = decode_body(_any_fields, body)
+    sent = decode_body(_raw_fields, body)
     unknown = sent.keys() - {*fields.__struct_fields__, *passed}
     if unknown:
         log.debug("fields that no stage reads: %s", client_text(", ".join(sorted(unknown)))[:200])
-    return {name: sent[name] for name in passed if name in sent}
+    return {name: decode_body(_any_value, bytes(sent[name])) for name in passed if name in sent}
 
 
 def routing_hints(fields: SamplingFields, request: Request) -> RoutingHints:

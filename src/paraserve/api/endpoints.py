@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from paraserve.api.server_facts import Health, ServerInfo, Versions
 from paraserve.policies.table import PolicyList
 from paraserve.protocol.chat import ChatCompletion, ChatCompletionRequest
 from paraserve.protocol.chunks import ChatCompletionChunk, CompletionChunk
@@ -196,7 +197,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         name="serverInfo",
         summary="What the server found out about its model and engine, and what is in force",
         group=_SERVER,
-        answer=dict[str, Any],
+        answer=ServerInfo,
     ),
     Endpoint(
         path="/version",
@@ -204,7 +205,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         name="version",
         summary="Versions of server and engine",
         group=_SERVER,
-        answer=dict[str, str],
+        answer=Versions,
     ),
     Endpoint(
         path="/health",
@@ -212,7 +213,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         name="health",
         summary="The process answers",
         group=_SERVER,
-        answer=dict[str, str],
+        answer=Health,
     ),
     Endpoint(
         path="/health_generate",
@@ -220,7 +221,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         name="healthGenerate",
         summary="The engine makes a token",
         group=_SERVER,
-        answer=dict[str, str],
+        answer=Health,
     ),
     Endpoint(
         path="/metrics",

@@ -39,6 +39,9 @@ def openapi_document(root_path: str = "") -> dict[str, Any]:
     free = dict(zip(_FREE_FIELDS, found[len(types) :], strict=True))
     for component in components.values():
         _describe(component, free)
+        for schema in component.get("properties", {}).values():
+            if isinstance(schema.get("default"), tuple | frozenset):  # as JSON has them
+                schema["default"] = sorted(schema["default"])
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in ENDPOINTS:
         paths.setdefault(endpoint.path, {})[endpoint.method] = _operation(endpoint, schemas)

@@ -11,9 +11,11 @@ from starlette.responses import Response
 from paraserve import __version__
 from paraserve.api.common import deployment_of, json_response, reply_id
 from paraserve.api.errors import error_response
+from paraserve.api.server_facts import EngineFacts, Health, ServerInfo, Versions
 from paraserve.api.streams import unless_gone
 from paraserve.deployment import Deployment
 from paraserve.engines.base import EngineError, EngineRequest, Sampling
+from paraserve.policies.table import PolicyList
 from paraserve.protocol.errors import RequestError
 from paraserve.protocol.models import ModelCard, ModelList
 
@@ -39,7 +41,7 @@ def _card(deployment: Deployment, name: str) -> ModelCard:
 
 async def health(request: Request) -> Response:
     """The process answers."""
-    return json_response({"status": "ok"})
+    return json_response(Health())
 
 
 async def health_generate(request: Request) -> Response:
@@ -51,7 +53,7 @@ async def health_generate(request: Request) -> Response:
         return error_response(
             RequestError(f"The engine does not generate: {error.message}", status=503, code="engine_unhealthy")
         )
-    return json_response({"status": "ok"})
+    return json_response(Health())
 
 
 async def _one_token(deployment: Deployment) -> None:
@@ -71,35 +73,33 @@ async def metrics(request: Request) -> Response:
 
 
 async def version(request: Request) -> Response:
-    engine = deployment_of(request).engine.info
-    return json_response({"version": __version__, "engine": engine.version})
+    return json_response(Versions(version=__version__, engine=deployment_of(request).engine.info.version))
 
 
 async def list_policies(request: Request) -> Response:
-    return json_response({"object": "list", "data": deployment_of(request).policies.states()})
+    return json_response(PolicyList(data=deployment_of(request).policies.states()))
 
 
 async def server_info(request: Request) -> Response:
     """What this server found out about its model, and what is in force. Holds no secret and no path."""
     deployment = deployment_of(request)
     info = deployment.engine.info
-    return json_response(
-        {
-            "version": __version__,
-            "models": deployment.names,
-            "context_length": deployment.context_length,
-            "format": deployment.format.name,
-            "sampling_defaults": deployment.sampling_defaults,
-            "policies": [state.name for state in deployment.policies.states() if state.endpoints],
-            "engine": {
-                "name": deployment.settings.engine,
-                "version": info.version,
-                "constraints": sorted(info.constraints),
-                "defers_constraints": info.defers_constraints,
-                "prompt_logprobs": info.prompt_logprobs,
-                "max_logprobs": info.max_logprobs,
-                "media": sorted(info.media),
-            },
-            "prompt": deployment.chat.describe() if deployment.chat is not None else None,
-        }
+    facts = ServerInfo(
+        version=__version__,
+        models=list(deployment.names),
+        context_length=deployment.context_length,
+        format=deployment.format.name,
+        sampling_defaults=dict(deployment.sampling_defaults),
+        policies=[state.name for state in deployment.policies.states() if state.endpoints],
+        engine=EngineFacts(
+            name=deployment.settings.engine,
+            version=info.version,
+            constraints=sorted(info.constraints),
+            defers_constraints=info.defers_constraints,
+            prompt_logprobs=info.prompt_logprobs,
+            max_logprobs=info.max_logprobs,
+            media=sorted(info.media),
+        ),
+        prompt=deployment.chat.facts() if deployment.chat is not None else None,
     )
+    return json_response(facts, order="deterministic")

@@ -56,8 +56,8 @@ class TemplateCapabilities:
     late_developer: bool = True
     lists: frozenset[str] = frozenset({"user", "system", "assistant", "call", "tool"})
     """Where content may be a list of parts. ``call`` is an assistant message with tool calls."""
-    media: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """The part type that shows media, by role and kind."""
+    media: Mapping[str, str] = field(default_factory=dict)
+    """The part type that shows media, by role and kind (``user.image``)."""
     tools: bool = True
     """Declared tools are in the prompt."""
     bare_tools: bool = True
@@ -249,12 +249,12 @@ def _list_roles(prober: Prober) -> frozenset[str]:
     )
 
 
-def _media_forms(prober: Prober) -> dict[tuple[str, str], str]:
+def _media_forms(prober: Prober) -> dict[str, str]:
     forms = {}
     for role in ("user", "tool", "system"):
         for kind, names in MEDIA_FORMS.items():
             for name in names:
                 if prober.shows_media(role, name):
-                    forms[role, kind] = name
+                    forms[f"{role}.{kind}"] = name
                     break
     return forms

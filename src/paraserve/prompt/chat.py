@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from paraserve.formats.types import ReplyStart
 from paraserve.prompt.capabilities import TemplateCapabilities, probe_template
 from paraserve.prompt.checkpoint import DEFAULT_TEMPLATE, TOOL_TEMPLATE, Checkpoint
 from paraserve.prompt.errors import PromptError
+from paraserve.prompt.facts import PromptFacts, TokenizerFacts
 from paraserve.prompt.history import HistoryAdapter
 from paraserve.prompt.media import collect_media
 from paraserve.prompt.prefill import ContinuedPrompt, continue_final
@@ -131,18 +132,19 @@ class ChatPrompt:
         """Let the pool's threads end."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def describe(self) -> dict[str, Any]:
-        """Plain JSON about templates and tokenizer, for logs and for people who ask the server."""
-        return {
-            "tokenizer": {
-                "class": type(self._checkpoint.tokenizer).__name__,
-                "backend": getattr(self._checkpoint.tokenizer, "backend", None),
-                "vocab_size": self._checkpoint.tokenizer.vocab_size,
-            },
-            "history_normalization": self._settings.normalization,
-            "template_kwargs": dict(self._settings.template_kwargs),
-            "templates": {name: _plain(takes) for name, takes in self.capabilities.items()},
-        }
+    def facts(self) -> PromptFacts:
+        """What is known about templates and tokenizer, for people who ask the server."""
+        tokenizer = self._checkpoint.tokenizer
+        return PromptFacts(
+            tokenizer=TokenizerFacts(
+                class_=type(tokenizer).__name__,
+                backend=getattr(tokenizer, "backend", None),
+                vocab_size=tokenizer.vocab_size,
+            ),
+            history_normalization=self._settings.normalization,
+            template_kwargs=dict(self._settings.template_kwargs),
+            templates=dict(self.capabilities),
+        )
 
     async def prepare_async(self, request: ChatPromptRequest) -> PreparedPrompt:
         """`prepare`, in a thread where the prompt is not small."""
@@ -274,7 +276,7 @@ def _estimated_chars(request: ChatPromptRequest) -> int:
 
 def _report(name: str, takes: TemplateCapabilities) -> None:
     """Tell the operator what was learned, and what clients will miss."""
-    log.debug("chat template %s: %s", name, _plain(takes))
+    log.debug("chat template %s: %s", name, takes)
     if not takes.renders:
         log.warning("chat template %s fails on a single user message: messages reach it unadapted", name)
         return
@@ -282,9 +284,3 @@ def _report(name: str, takes: TemplateCapabilities) -> None:
         log.warning("chat template %s puts no tools into the prompt: give one that does with --chat-template", name)
     if not takes.calls or not takes.results:
         log.warning("chat template %s renders no tool calls: conversations with tool calls are refused", name)
-
-
-def _plain(takes: TemplateCapabilities) -> dict[str, Any]:
-    plain = asdict(takes)
-    plain["media"] = {f"{role}.{kind}": form for (role, kind), form in takes.media.items()}
-    return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in plain.items()}

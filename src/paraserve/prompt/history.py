@@ -144,7 +144,7 @@ class HistoryAdapter:
             if role != "assistant":
                 raise PromptError(f"{path}.type: a {part['type']} part belongs to the assistant", f"{path}.type")
             return dict(part)
-        wanted = self._takes.media.get((role, kind))
+        wanted = self._takes.media.get(f"{role}.{kind}")
         if wanted is None:
             message = f"{path}: this model's chat template takes no {kind} in a {role} message"
             raise PromptError(message, path, "unsupported_content")
