@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.requests import Request
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from paraserve import __version__
 from paraserve.admission import Admission, AdmissionLimits, LocalAdmission
@@ -24,20 +28,39 @@ from paraserve.observability.request_log import RequestLog
 from paraserve.prompt.errors import PromptError
 from paraserve.protocol.errors import RequestError
 
+Handler = Callable[[Request], Awaitable[ASGIApp]]
+
+
+class Answer:
+    """A handler as an ASGI application. Starlette puts a net for exceptions around each function of its own; the one
+    around the application is enough."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await self._handler(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+
+def _route(path: str, handler: Handler, method: str) -> Route:
+    return Route(path, Answer(handler), methods=[method])
+
+
 ROUTES = [
-    Route("/v1/chat/completions", chat.create_chat_completion, methods=["POST"]),
-    Route("/v1/chat/completions/render", tokens.render_chat, methods=["POST"]),
-    Route("/v1/completions", completions.create_completion, methods=["POST"]),
-    Route("/v1/models", system.list_models, methods=["GET"]),
-    Route("/v1/models/{model:path}", system.get_model, methods=["GET"]),
-    *(Route(path, tokens.tokenize, methods=["POST"]) for path in ("/tokenize", "/v1/tokenize")),
-    *(Route(path, tokens.detokenize, methods=["POST"]) for path in ("/detokenize", "/v1/detokenize")),
-    Route("/v1/policies", system.list_policies, methods=["GET"]),
-    Route("/health", system.health, methods=["GET"]),
-    Route("/health_generate", system.health_generate, methods=["GET"]),
-    Route("/metrics", system.metrics, methods=["GET"]),
-    Route("/server_info", system.server_info, methods=["GET"]),
-    Route("/version", system.version, methods=["GET"]),
+    _route("/v1/chat/completions", chat.create_chat_completion, "POST"),
+    _route("/v1/chat/completions/render", tokens.render_chat, "POST"),
+    _route("/v1/completions", completions.create_completion, "POST"),
+    _route("/v1/models", system.list_models, "GET"),
+    _route("/v1/models/{model:path}", system.get_model, "GET"),
+    *(_route(path, tokens.tokenize, "POST") for path in ("/tokenize", "/v1/tokenize")),
+    *(_route(path, tokens.detokenize, "POST") for path in ("/detokenize", "/v1/detokenize")),
+    _route("/v1/policies", system.list_policies, "GET"),
+    _route("/health", system.health, "GET"),
+    _route("/health_generate", system.health_generate, "GET"),
+    _route("/metrics", system.metrics, "GET"),
+    _route("/server_info", system.server_info, "GET"),
+    _route("/version", system.version, "GET"),
 ]
 
 

@@ -19,8 +19,9 @@ async def read_body(request: Request, limit: int) -> bytes:
         RequestError: 413 ``request_too_large``, before more than the limit is held (unpacked, where the body is
             compressed); 415 for an encoding that is not known; 400 for a body that is broken, or not whole.
     """
-    unpack = inflater(request.headers.get("content-encoding", "identity").strip().lower())
-    declared = request.headers.get("content-length", "0")
+    headers = request.headers
+    unpack = inflater(headers.get("content-encoding", "identity").strip().lower())
+    declared = headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
     chunks: list[bytes] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import uuid
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -41,6 +41,9 @@ ROUTING_HEADERS = ("x-smg-routing-key", "x-data-parallel-rank", "traceparent", "
 engine as they are."""
 
 
+_ROUTING = frozenset(name.encode() for name in ROUTING_HEADERS)
+
+
 def deployment_of(request: Request) -> Deployment:
     deployment: Deployment = request.app.state.deployment
     return deployment
@@ -55,7 +58,7 @@ def json_response(value: object, *, order: Literal["deterministic"] | None = Non
 
 def reply_id(prefix: str) -> str:
     """An id of our own for one reply (OpenAI's prefixes: ``chatcmpl``, ``cmpl``); the engine sees it too."""
-    return f"{prefix}-{uuid.uuid4().hex}"
+    return f"{prefix}-{os.urandom(16).hex()}"
 
 
 @contextmanager
@@ -178,7 +181,11 @@ def routing_hints(fields: SamplingFields, request: Request) -> RoutingHints:
         bootstrap_room=fields.bootstrap_room,
         headers={
             REQUEST_ID_HEADER: record_of(request.scope).id,
-            **{name: request.headers[name] for name in ROUTING_HEADERS if name in request.headers},
+            **{
+                name.decode(): value.decode("latin-1")
+                for name, value in reversed(request.scope["headers"])  # the first of several wins
+                if name in _ROUTING
+            },
             **trace_headers(request.scope),
         },
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from paraserve.api.errors import error_response, stopping
+from paraserve.api.observed import record_of
 
 
 class StopAnswers:
@@ -16,16 +17,9 @@ class StopAnswers:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = False
-
-        async def watched(message: Message) -> None:
-            nonlocal begun
-            begun = True
-            await send(message)
-
         try:
-            await self._app(scope, receive, watched)
+            await self._app(scope, receive, send)
         except asyncio.CancelledError:
-            if not begun:
+            if not record_of(scope).status:
                 await error_response(stopping())(scope, receive, send)
             raise

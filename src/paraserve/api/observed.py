@@ -7,11 +7,10 @@ broken off or failed by a bug, and what is done for each frame of a stream does 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
-import uuid
 from collections.abc import Callable, Iterable
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -26,6 +25,8 @@ from paraserve.policies.base import RESPONSE_HEADER
 REQUEST_ID_HEADER = "x-request-id"
 OTHER_ENDPOINT = "other"
 
+_REQUEST_ID_NAME = REQUEST_ID_HEADER.encode()
+_POLICIES_NAME = RESPONSE_HEADER.encode()
 _SAFE_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
@@ -61,9 +62,10 @@ class Observed:
 
         async def send_observed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers[REQUEST_ID_HEADER] = record.id
-                record.answer(message["status"], headers.get(RESPONSE_HEADER))
+                headers = message["headers"]
+                message["headers"] = [*headers, (_REQUEST_ID_NAME, record.id.encode())]
+                policies = next((value for name, value in headers if name == _POLICIES_NAME), b"")
+                record.answer(message["status"], policies.decode())
             elif kept and len(record.reply) < kept:
                 record.reply += message.get("body", b"")[: kept - len(record.reply)]
             await send(message)
@@ -81,8 +83,8 @@ class Observed:
 
 
 def _id_of(scope: Scope) -> str:
-    sent = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
-    return sent if _SAFE_ID.fullmatch(sent) and client_text(sent) == sent else uuid.uuid4().hex
+    sent = next((value for name, value in scope["headers"] if name == _REQUEST_ID_NAME), b"").decode("latin-1")
+    return sent if _SAFE_ID.fullmatch(sent) and client_text(sent) == sent else os.urandom(16).hex()
 
 
 def endpoint_names(routes: Iterable[BaseRoute], root_path: str) -> Callable[[Scope], str]:

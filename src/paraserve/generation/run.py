@@ -145,6 +145,9 @@ def _scored(token_ids: Sequence[int], logprobs: Sequence[TokenLogprob | None]) -
 
 def usage_of(runs: Sequence[EngineRun], prompts: int) -> Usage:
     """Token counts of a request's runs, so far or in the end. ``prompts`` as in `run_reply`."""
+    if len(runs) == 1:  # as nearly always
+        choice = runs[0].choice
+        return Usage(_prompt_tokens(runs[0]), choice.completion_tokens, choice.reasoning_tokens, choice.cached_tokens)
     choices = [run.choice for run in runs]
     per_prompt = len(runs) // prompts
     shared = [runs[first : first + per_prompt] for first in range(0, len(runs), per_prompt)]
