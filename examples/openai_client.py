@@ -108,26 +108,59 @@ def parsed(client: openai.OpenAI, model: str) -> None:
     print("parsed call:", call.function.parsed_arguments)
 
 
-async def concurrently(model: str) -> None:
+def streamed_call(client: openai.OpenAI, model: str) -> None:
+    """The pieces of a call's arguments as they come, and what the client makes of them."""
+    with client.chat.completions.stream(
+        model=model,
+        messages=[{"role": "user", "content": "What is the weather in Paris?"}],
+        tools=[openai.pydantic_function_tool(GetWeather)],
+        tool_choice="required",
+        parallel_tool_calls=False,
+        temperature=0,
+    ) as stream:
+        pieces = [event.arguments_delta for event in stream if event.type == "tool_calls.function.arguments.delta"]
+        (call,) = stream.get_final_completion().choices[0].message.tool_calls or []
+    assert isinstance(call.function.parsed_arguments, GetWeather)
+    assert "".join(pieces) == call.function.arguments
+    print("streamed call:", f"{len(pieces)} pieces,", call.function.parsed_arguments)
+
+
+async def asynchronously(model: str) -> None:
+    """The async client: plain, four streams at once, its stream helper, a call, a parsed reply."""
     async with openai.AsyncOpenAI(base_url=URL, api_key=KEY) as client:
+        common: Any = {"model": model, "messages": FRANCE, "temperature": 0, "max_tokens": 20}
 
         async def ask() -> str:
-            stream = await client.chat.completions.create(
-                model=model, messages=FRANCE, temperature=0, max_tokens=20, stream=True
-            )
+            stream = await client.chat.completions.create(**common, stream=True)
             return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
 
+        reply = await client.chat.completions.create(**common)
+        async with client.chat.completions.stream(**common) as helped:
+            final = await helped.get_final_completion()
         texts = await asyncio.gather(*(ask() for _ in range(4)))
-    assert all("Paris" in text for text in texts)
-    print("async: four streams at once")
+        assert all("Paris" in str(text) for text in [*texts, *(r.choices[0].message.content for r in (reply, final))])
+        called = await client.chat.completions.create(
+            model=model,
+            messages=[{"role": "user", "content": "What is the weather in Paris?"}],
+            tools=[WEATHER],
+            tool_choice="required",
+            parallel_tool_calls=False,
+            temperature=0,
+        )
+        assert called.choices[0].finish_reason == "tool_calls"
+        parsed_reply = await client.chat.completions.parse(
+            model=model, messages=FRANCE, temperature=0, response_format=City
+        )
+        assert isinstance(parsed_reply.choices[0].message.parsed, City)
+    print("async: plain, stream helper, four streams at once, call, parsed")
 
 
 def main() -> None:
     with openai.OpenAI(base_url=URL, api_key=KEY) as client:
         model = client.models.list().data[0].id
-        for show in (plain, streamed, stream_helper, forced_call, parsed):
+        for show in (plain, streamed, stream_helper, forced_call, streamed_call, parsed):
             show(client, model)
-    asyncio.run(concurrently(model))
+    asyncio.run(asynchronously(model))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from paraserve.api.app import ROUTES
+from paraserve.api.pages import page_routes
+from paraserve.settings import ServerSettings
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -37,9 +39,10 @@ def test_every_error_code_has_a_row_and_every_row_a_code() -> None:
 
 def test_every_endpoint_is_listed() -> None:
     page = (DOCS / "api.md").read_text()
-    for route in ROUTES:
+    for route in [*ROUTES, *page_routes(ServerSettings())]:
         path = route.path.replace("{model:path}", "{id}").removeprefix("/v1")
-        assert path in page, route.path
+        for method in (route.methods or set()) - {"HEAD"}:
+            assert re.search(rf"`{method} (?:/v1)?{re.escape(path)}`", page), f"{method} {route.path}"
 
 
 @pytest.mark.parametrize("page", sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md")]), ids=lambda page: page.name)

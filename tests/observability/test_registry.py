@@ -53,6 +53,20 @@ def test_every_metric_is_documented_with_its_kind_and_labels_and_nothing_else_is
     assert documented() == declared()
 
 
+def test_the_bounds_of_every_histogram_are_documented() -> None:
+    registry = Metrics(["toy"], policies=["p"], build={"version": "1", "engine": "e", "engine_version": "2"}).registry
+    bounds = {
+        name.removeprefix("paraserve_"): list(registry._names_to_collectors[name]._upper_bounds)[:-1]
+        for name, (kind, _) in declared().items()
+        if kind == "histogram"
+    }
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([\d., ]+) \|$", PAGE, re.MULTILINE)
+    shown = {
+        name: [float(bound) for bound in row[1].split(", ")] for row in rows for name in re.findall(r"\w+", row[0])
+    }
+    assert shown == bounds
+
+
 def expressions(panel: Any) -> list[str]:
     """Every query below a part of the dashboard."""
     if isinstance(panel, dict):

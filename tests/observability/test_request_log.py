@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import inspect
 import io
 import json
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +21,7 @@ from tests.toy import client, deployment, engine, reply
 from paraserve.api.app import create_app
 from paraserve.engines.base import EngineError
 from paraserve.observability.logs import LineFormatter
-from paraserve.observability.request_log import parameters, shortened
+from paraserve.observability.request_log import _reply_fields, line_of, parameters, shortened
 
 Lines = Callable[[], list[dict[str, Any]]]
 MODES = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -60,6 +63,7 @@ async def test_one_line_says_what_a_request_was_and_came_to(log: Lines, stream: 
     assert line.items() >= {**expected, "cached_tokens": 3}.items()
     assert line.get("stream") is (True if stream else None)
     assert line["reply_id"] in response.text
+    assert line["queue_seconds"] >= 0
     assert line["preparation_seconds"] <= line["first_token_seconds"] <= line["seconds"]
     assert line["engine_seconds"] <= line["seconds"]
 
@@ -208,3 +212,12 @@ def test_what_a_body_costs_the_log_is_bounded(unit: bytes) -> None:
 
 def test_parameters_of_what_is_no_object_are_empty() -> None:
     assert parameters(b"[1]") == parameters(b"") == parameters(b"\xff") == {}
+
+
+def test_every_field_of_the_line_is_documented() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "operating.md").read_text()
+    section = page[page.index("## Logs") : page.index("## Metrics")]
+    source = inspect.getsource(line_of) + inspect.getsource(_reply_fields)
+    fields = re.findall(r'^        "(\w+)":', source, re.MULTILINE)
+    assert len(fields) > 20
+    assert [name for name in fields if f"`{name}`" not in section and f'"{name}"' not in section] == []

@@ -56,6 +56,7 @@ _FIRST_TOKEN = (
 )
 _WHOLE_REPLY = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0)
 _PREPARATION = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_QUEUE = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
 _LAG = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _TOKENS = tuple(float(2**power) for power in range(4, 21))
 
@@ -138,7 +139,7 @@ class Metrics:
             _PREPARATION,
         )
         self._queue = histogram(
-            "queue_seconds", "From the prepared request to the engine: the wait for a place.", _PREPARATION
+            "queue_seconds", "From the prepared request to the engine: the wait for a place.", _QUEUE
         )
         self._engine = histogram(
             "engine_seconds", "From asking the engine to the end of the last choice.", _WHOLE_REPLY
