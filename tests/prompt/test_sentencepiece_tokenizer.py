@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import subprocess
@@ -16,6 +15,7 @@ import sentencepiece
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.fakes.sentencepiece_models import CONTROL, LINES, USER_DEFINED, train
 
 from paraserve.formats.spec import Format
 from paraserve.generation.detokenize import reply_vocabulary
@@ -25,8 +25,6 @@ from paraserve.prompt.errors import CheckpointError
 from paraserve.prompt.exactness import CORPUS
 from paraserve.prompt.sentencepiece_tokenizer import SentencePieceTokenizer
 
-CONTROL, USER_DEFINED = ["<|user|>", "<|reply|>"], ["<tool>", "\u2581\u2581", "   "]
-LINES = [line for text in CORPUS for line in text.splitlines() if line.strip() and len(line) < 400]
 MODELS: dict[str, dict[str, Any]] = {
     "bpe": {"model_type": "bpe"},
     "bpe without symbols": {"model_type": "bpe", "control_symbols": [], "user_defined_symbols": []},
@@ -45,28 +43,6 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 EXACT = ["bpe", "bpe without symbols", "bpe without prefix", "unigram", "unigram without prefix"]
 """Models that lose no character of a text."""
-
-
-def train(**changes: Any) -> bytes:
-    """A tiny model, spelled as those of large models are."""
-    options = {
-        "vocab_size": 700,
-        "byte_fallback": True,
-        "add_dummy_prefix": True,
-        "remove_extra_whitespaces": False,
-        "normalization_rule_name": "identity",
-        "control_symbols": CONTROL,
-        "user_defined_symbols": USER_DEFINED,
-    }
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES * 3),
-        model_writer=model,
-        hard_vocab_limit=False,
-        minloglevel=2,
-        **options | changes,
-    )
-    return model.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -210,8 +186,8 @@ def test_97_one_tokenizer_serves_many_threads(models, loaded, name):
 def test_a_fast_encoder_that_differs_is_not_used(models, tmp_path, monkeypatch, caplog):
     right = sentencepiece_tokenizer.byte_pair_document
 
-    def wrong(files):
-        document = right(files)
+    def wrong(*args, **options):
+        document = right(*args, **options)
         document["model"]["merges"] = document["model"]["merges"][1:]
         return document
 

@@ -21,14 +21,20 @@ from paraserve.prompt.errors import CheckpointError
 from paraserve.prompt.exactness import probe_texts
 from paraserve.prompt.gguf_pretokenizers import PRE_TOKENIZERS, PreTokenizer
 from paraserve.prompt.hf_tokenizer import HuggingFaceTokenizer, TokenizerFileError
+from paraserve.prompt.sentencepiece_merges import (
+    BYTE,
+    CONTROL,
+    UNKNOWN,
+    USER_DEFINED,
+    MatchedToken,
+    Piece,
+    byte_pair_document,
+)
 from paraserve.prompt.tokenizer import Tokenizer
 
 GGUF_MAGIC = b"GGUF"
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
-
-# tokenizer.ggml.token_type
-_UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,31 +105,11 @@ def gguf_tokenizer(path: Path, metadata: Mapping[str, Any] | None = None) -> Hug
     """
     model = gguf_model(path, metadata)
     data = model.metadata
-    pre_tokenizer = _pre_tokenizer(path, data)
-    added = [
-        {"id": number, "content": text, "special": kind != _USER_DEFINED, **_WHOLE}
-        for number, (text, kind) in enumerate(
-            zip(data["tokenizer.ggml.tokens"], data["tokenizer.ggml.token_type"], strict=True)
-        )
-        if kind in (_UNKNOWN, _CONTROL, _USER_DEFINED) and text
-    ]
-    document = {
-        "added_tokens": added,
-        "normalizer": None,
-        "pre_tokenizer": _splits(pre_tokenizer),
-        "post_processor": None,
-        "decoder": _BYTE_LEVEL,
-        "model": {
-            "type": "BPE",
-            "vocab": {text: number for number, text in enumerate(data["tokenizer.ggml.tokens"])},
-            "merges": [_merge(line) for line in data["tokenizer.ggml.merges"]],
-            "ignore_merges": pre_tokenizer.ignore_merges,
-            "byte_fallback": False,
-            "fuse_unk": False,
-        },
-    }
+    sentencepiece = _kind(data) == "llama" and {"tokenizer.ggml.scores", "tokenizer.ggml.token_type"} <= data.keys()
+    document = _sentencepiece_document(data) if sentencepiece else _byte_level_document(path, data)
     config = dict(model.special_tokens) | {
-        "add_bos_token": data.get("tokenizer.ggml.add_bos_token"),
+        # llama.cpp puts a BOS before text of SentencePiece vocabularies unless the file says not to.
+        "add_bos_token": data.get("tokenizer.ggml.add_bos_token", True if sentencepiece else None),
         "add_eos_token": data.get("tokenizer.ggml.add_eos_token"),
     }
     try:
@@ -148,7 +134,56 @@ async def difference_from_llama_cpp(
 
 _INSTEAD = "give the original checkpoint's tokenizer with --tokenizer-path"
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-_WHOLE = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+
+
+def _kind(data: Mapping[str, Any]) -> str | None:
+    """``gpt2`` for byte-level BPE, ``llama`` for SentencePiece's BPE, and kinds that are refused."""
+    if data.get("tokenizer.ggml.precompiled_charsmap") or data.get("tokenizer.ggml.remove_extra_whitespaces"):
+        return "sentencepiece that normalizes"
+    return data.get("tokenizer.ggml.model")
+
+
+def _matched(data: Mapping[str, Any]) -> list[MatchedToken]:
+    kinds = zip(data["tokenizer.ggml.tokens"], data["tokenizer.ggml.token_type"], strict=True)
+    return [
+        MatchedToken(number, text, special=kind != USER_DEFINED)
+        for number, (text, kind) in enumerate(kinds)
+        if kind in (UNKNOWN, CONTROL, USER_DEFINED) and text
+    ]
+
+
+def _sentencepiece_document(data: Mapping[str, Any]) -> dict[str, Any]:
+    """As llama.cpp reads it: a blank in front of every text between tokens, unless the file says not to."""
+    columns = (data[f"tokenizer.ggml.{name}"] for name in ("tokens", "scores", "token_type"))
+    pieces = [Piece(*row) for row in zip(*columns, strict=True)]
+    return byte_pair_document(
+        pieces,
+        _matched(data),
+        prefix=data.get("tokenizer.ggml.add_space_prefix") is not False,
+        byte_fallback=any(piece.kind == BYTE for piece in pieces),
+    )
+
+
+def _byte_level_document(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
+    pre_tokenizer = _pre_tokenizer(path, data)
+    return {
+        "added_tokens": [
+            {"id": token.id, "content": token.text, "special": token.special, "normalized": False, **token.flags}
+            for token in _matched(data)
+        ],
+        "normalizer": None,
+        "pre_tokenizer": _splits(pre_tokenizer),
+        "post_processor": None,
+        "decoder": _BYTE_LEVEL,
+        "model": {
+            "type": "BPE",
+            "vocab": {text: number for number, text in enumerate(data["tokenizer.ggml.tokens"])},
+            "merges": [_merge(line) for line in data["tokenizer.ggml.merges"]],
+            "ignore_merges": pre_tokenizer.ignore_merges,
+            "byte_fallback": False,
+            "fuse_unk": False,
+        },
+    }
 
 
 def _token_key(name: str) -> str:
@@ -161,7 +196,7 @@ def _token_key(name: str) -> str:
 
 
 def _pre_tokenizer(path: Path, data: Mapping[str, Any]) -> PreTokenizer:
-    kind = data.get("tokenizer.ggml.model")
+    kind = _kind(data)
     if kind is None:
         raise CheckpointError(f"{path} has no tokenizer in it; {_INSTEAD}")
     if kind != "gpt2" or "tokenizer.ggml.merges" not in data:

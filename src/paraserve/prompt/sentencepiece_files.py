@@ -14,33 +14,21 @@ from typing import Any
 import msgspec
 
 from paraserve.prompt.hf_tokenizer import SPECIAL_TOKEN_NAMES, TokenizerFileError, token_text
+from paraserve.prompt.sentencepiece_merges import (
+    BYTE,
+    CONTROL,
+    FLAGS,
+    NORMAL,
+    UNUSED,
+    USER_DEFINED,
+    MatchedToken,
+)
 from paraserve.prompt.token_table import PieceDecoder, metaspace_decoder
 
 EXTRA = "paraserve[sentencepiece]"
 
 PLAIN_CLASSES = frozenset({"LlamaTokenizer", "GemmaTokenizer", "PreTrainedTokenizer", "TokenizersBackend"})
 """Values of ``tokenizer_class`` (``Fast`` left off) whose ids are SentencePiece's own, added tokens aside."""
-
-FLAGS = ("lstrip", "rstrip", "single_word")
-
-# SentencePiece's ModelProto.SentencePiece.Type
-NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
-
-
-@dataclass(frozen=True, slots=True)
-class MatchedToken:
-    """A token that is found in text before SentencePiece sees it; flags as in Hugging Face's ``AddedToken``."""
-
-    id: int
-    text: str
-    special: bool
-    lstrip: bool = False
-    rstrip: bool = False
-    single_word: bool = False
-
-    @property
-    def flags(self) -> dict[str, bool]:
-        return {name: getattr(self, name) for name in FLAGS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +54,13 @@ class SentencePieceFiles:
     @property
     def user_defined(self) -> dict[str, int]:
         """Pieces that SentencePiece itself never cuts."""
-        return {piece.piece: number for number, piece in enumerate(self.model.pieces) if piece.type == _USER_DEFINED}
+        return {piece.piece: number for number, piece in enumerate(self.model.pieces) if piece.type == USER_DEFINED}
 
     def pieces(self) -> dict[int, bytes]:
         """The bytes of every piece."""
         metaspace: PieceDecoder = metaspace_decoder()
         return {
-            number: metaspace(piece.piece) if piece.type in (NORMAL, _USER_DEFINED, _BYTE) else piece.piece.encode()
+            number: metaspace(piece.piece) if piece.type in (NORMAL, USER_DEFINED, BYTE) else piece.piece.encode()
             for number, piece in enumerate(self.model.pieces)
         }
 
@@ -176,12 +164,12 @@ def _matched_tokens(
     found: dict[str, MatchedToken] = {
         piece.piece: MatchedToken(number, piece.piece, special=True)
         for number, piece in enumerate(model.pieces)
-        if piece.type == _CONTROL
+        if piece.type == CONTROL
     }
     for token in _stated_tokens(path, config):
         renamed = token.id < len(model.pieces) and model.pieces[token.id].piece != token.text
         if pieces.get(token.text, token.id) != token.id or (
-            renamed and model.pieces[token.id].type not in (_CONTROL, _USER_DEFINED, _UNUSED)
+            renamed and model.pieces[token.id].type not in (CONTROL, USER_DEFINED, UNUSED)
         ):
             raise TokenizerFileError(f"{token.text!r} has the id {token.id} in the tokenizer config, not in {path}")
         if renamed:

@@ -1,68 +1,97 @@
-"""A SentencePiece model of byte-pair encoding, written as the ``tokenizer.json`` that fast encoders read.
+"""A SentencePiece vocabulary of byte-pair encoding, written as the ``tokenizer.json`` that fast encoders read.
 
-Never decides whether the two agree: whoever encodes with the result compares it with `sentencepiece` first. One
-invariant: a model with a step that this form has no exact word for is a `ValueError`.
+Never reads a file, and never decides whether the result is exact: whoever encodes with it compares it with
+`sentencepiece` (or llama.cpp, for a GGUF file) first. One invariant: a vocabulary always gives the same document.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from paraserve.prompt.sentencepiece_files import NORMAL, SentencePieceFiles
 from paraserve.prompt.token_table import SPACE
 
-_BYTE_PAIRS = 2  # SentencePiece's TrainerSpec.ModelType
+# Kinds of pieces: SentencePiece's ModelProto.SentencePiece.Type, and GGUF's tokenizer.ggml.token_type
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+
+FLAGS = ("lstrip", "rstrip", "single_word")
 
 
-def byte_pair_document(files: SentencePieceFiles) -> dict[str, Any]:
-    """Without decoder and post-processor. Raises `ValueError`."""
-    trainer, normalizer = files.model.trainer_spec, files.model.normalizer_spec
-    if trainer.model_type != _BYTE_PAIRS:
-        raise ValueError("it is no model of byte-pair encoding")
-    if normalizer.precompiled_charsmap or normalizer.remove_extra_whitespaces or not normalizer.escape_whitespaces:
-        raise ValueError("it normalizes text")
-    if files.dummy_prefix and not files.legacy and any(any(token.flags.values()) for token in files.matched):
-        raise ValueError("its added tokens take blanks or words around them into account")
-    steps: list[Mapping[str, Any]] = [{"type": "Replace", "pattern": {"String": " "}, "content": SPACE}]
-    if files.dummy_prefix and files.legacy:
-        steps.insert(0, {"type": "Prepend", "prepend": SPACE})
+@dataclass(frozen=True, slots=True)
+class MatchedToken:
+    """A token that is found in text before SentencePiece sees it; flags as in Hugging Face's ``AddedToken``."""
+
+    id: int
+    text: str
+    special: bool
+    lstrip: bool = False
+    rstrip: bool = False
+    single_word: bool = False
+
+    @property
+    def flags(self) -> dict[str, bool]:
+        return {name: getattr(self, name) for name in FLAGS}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    text: str
+    score: float
+    kind: int
+
+
+def byte_pair_document(
+    pieces: Sequence[Piece], matched: Sequence[MatchedToken], *, prefix: bool, byte_fallback: bool
+) -> dict[str, Any]:
+    """The document, without a post-processor.
+
+    Args:
+        pieces: by id.
+        matched: found in text first; user-defined pieces that are none of them are kept whole by the pre-tokenizer.
+        prefix: a blank stands in front of every text between matched tokens.
+        byte_fallback: what no piece spells is spelled in bytes.
+    """
+    blanks: list[dict[str, Any]] = [{"type": "Replace", "pattern": {"String": " "}, "content": SPACE}]
+    found = {token.id for token in matched}
+    whole = [piece.text for number, piece in enumerate(pieces) if piece.kind == USER_DEFINED and number not in found]
     return {
         "added_tokens": [
             {"id": token.id, "content": token.text, "special": token.special, "normalized": False, **token.flags}
-            for token in files.matched
+            for token in matched
         ],
-        "normalizer": {"type": "Sequence", "normalizers": steps},
-        "pre_tokenizer": _whole(files.user_defined),
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": [*([{"type": "Prepend", "prepend": SPACE}] if prefix else []), *blanks],
+        },
+        "pre_tokenizer": _whole(whole),
         "post_processor": None,
-        "decoder": None,
+        "decoder": {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
         "model": {
             "type": "BPE",
-            "unk_token": trainer.unk_piece,
+            "unk_token": next((piece.text for piece in pieces if piece.kind == UNKNOWN), None),
             "fuse_unk": True,
-            "byte_fallback": trainer.byte_fallback,
-            "ignore_merges": bool(files.user_defined),
-            "vocab": {piece.piece: number for number, piece in enumerate(files.model.pieces)},
-            "merges": _merges(files),
+            "byte_fallback": byte_fallback,
+            "ignore_merges": bool(whole),
+            "vocab": {piece.text: number for number, piece in enumerate(pieces)},
+            "merges": _merges(pieces),
         },
     }
 
 
-def _whole(user_defined: Mapping[str, int]) -> dict[str, Any] | None:
+def _whole(texts: Sequence[str]) -> dict[str, Any] | None:
     """Pieces that are never cut or merged with what stands beside them. SentencePiece finds none that has blanks."""
-    longest_first = sorted((text for text in user_defined if " " not in text), key=len, reverse=True)
+    longest_first = sorted((text for text in texts if " " not in text), key=len, reverse=True)
     if not longest_first:
         return None
     pattern = "|".join(map(re.escape, longest_first))
     return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
 
 
-def _merges(files: SentencePieceFiles) -> list[list[str]]:
+def _merges(pieces: Sequence[Piece]) -> list[list[str]]:
     """Every pair of pieces that makes a piece, the best score first, as SentencePiece merges them."""
-    normal = {
-        piece.piece: (-piece.score, number) for number, piece in enumerate(files.model.pieces) if piece.type == NORMAL
-    }
+    normal = {piece.text: (-piece.score, number) for number, piece in enumerate(pieces) if piece.kind == NORMAL}
     ranked = [
         (rank, text[:cut], text[cut:])
         for text, rank in normal.items()

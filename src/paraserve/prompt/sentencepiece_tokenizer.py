@@ -19,8 +19,8 @@ import tokenizers
 
 from paraserve.prompt.exactness import first_difference, probe_texts
 from paraserve.prompt.hf_tokenizer import FastEncoder
-from paraserve.prompt.sentencepiece_files import MatchedToken, SentencePieceFiles, read_files
-from paraserve.prompt.sentencepiece_merges import byte_pair_document
+from paraserve.prompt.sentencepiece_files import SentencePieceFiles, read_files
+from paraserve.prompt.sentencepiece_merges import MatchedToken, Piece, byte_pair_document
 from paraserve.prompt.token_table import SPACE, AddedToken, BlankPrefix, TableTokenizer, TokenTable
 
 log = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ class FastPieceEncoder:
 
     def __init__(self, files: SentencePieceFiles) -> None:
         """Raises `ValueError` for a model that has no such merges, or that fastokens cannot read."""
-        self._encoder = FastEncoder(json.dumps(byte_pair_document(files), ensure_ascii=False))
+        self._encoder = FastEncoder(json.dumps(_document(files), ensure_ascii=False))
         self._blank_first = files.dummy_prefix and not files.legacy
         self._matched = tuple(token.text for token in files.matched)
 
@@ -137,6 +137,26 @@ class FastPieceEncoder:
         if self._blank_first and text and not text.startswith(self._matched):
             text = " " + text
         return self._encoder.encode(text, False)
+
+
+_BYTE_PAIRS = 2  # SentencePiece's TrainerSpec.ModelType
+
+
+def _document(files: SentencePieceFiles) -> dict[str, Any]:
+    """Raises `ValueError` for a model with a step that the document has no exact word for."""
+    trainer, normalizer = files.model.trainer_spec, files.model.normalizer_spec
+    if trainer.model_type != _BYTE_PAIRS:
+        raise ValueError("it is no model of byte-pair encoding")
+    if normalizer.precompiled_charsmap or normalizer.remove_extra_whitespaces or not normalizer.escape_whitespaces:
+        raise ValueError("it normalizes text")
+    if files.dummy_prefix and not files.legacy and any(any(token.flags.values()) for token in files.matched):
+        raise ValueError("its added tokens take blanks or words around them into account")
+    return byte_pair_document(
+        [Piece(piece.piece, piece.score, piece.type) for piece in files.model.pieces],
+        files.matched,
+        prefix=files.dummy_prefix and files.legacy,
+        byte_fallback=trainer.byte_fallback,
+    )
 
 
 def _choose_encoder(files: SentencePieceFiles) -> FastPieceEncoder | SentencePieceEncoder:
