@@ -27,6 +27,14 @@ Leave = Callable[[], None]
 class Admission(Protocol):
     """Whom the way of a request asks for a place."""
 
+    def check(self, caller: Caller) -> None:
+        """Refuse as `enter` would, if that can be told without waiting: a request that has no chance is not prepared.
+
+        Raises:
+            RequestError: as `enter` does.
+        """
+        ...
+
     def enter_at_once(self, caller: Caller) -> Leave | None:
         """A place, if that can be told without waiting and there is one."""
         ...
@@ -93,6 +101,10 @@ class LocalAdmission:
     @property
     def waiting(self) -> int:
         return len(self._waiting)
+
+    def check(self, caller: Caller) -> None:
+        if not self._has_place() or not self._key_has_room(caller):
+            self._check_queues(caller)
 
     def enter_at_once(self, caller: Caller) -> Leave | None:
         # Whoever waits while a place is free waits for its own key.

@@ -36,6 +36,34 @@ async def test_beyond_the_queue_requests_get_503_with_retry_after_and_the_others
     assert scripted.running == 0
 
 
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+@pytest.mark.parametrize("limited", ["server", "key"])
+async def test_a_request_that_finds_the_queue_full_is_not_prepared(
+    path: str, limited: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {"server": {"max_concurrent_requests": 1}, "key": {"max_concurrent_requests_per_key": 1}}[limited]
+    scripted = engine(reply("abc", hang_after=1))
+    served = deployment(scripted, api_key=("sesame",), max_queued_requests=0, **limits)
+    app = create_app(served)
+    prepared: list[object] = []
+    encode = served.tokenizer.encode
+    monkeypatch.setattr(served.tokenizer, "encode", lambda *a, **k: prepared.append(a) or encode(*a, **k))
+    transport = httpx.ASGITransport(app)
+    headers = {"authorization": "Bearer sesame"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://toy", headers=headers) as http:
+        running = asyncio.create_task(post(http, path))
+        async with asyncio.timeout(2):
+            while not scripted.running:  # noqa: ASYNC110 - the spy has no event
+                await asyncio.sleep(0.001)
+        assert len(prepared) == 1
+        refused = await post(http, path)
+        running.cancel()
+        await asyncio.wait([running])
+    assert refused.status_code == {"server": 503, "key": 429}[limited]
+    assert refused.headers["retry-after"] == "1"
+    assert len(prepared) == 1
+
+
 async def test_a_wait_in_the_queue_ends_at_the_timeout() -> None:
     scripted = engine(reply("abc", hang_after=1))
     app = create_app(deployment(scripted, max_concurrent_requests=1, queue_timeout=0.05))

@@ -28,7 +28,7 @@ from paraserve.api.common import (
     wants_usage,
 )
 from paraserve.api.observed import record_of
-from paraserve.api.replies import streamed, whole
+from paraserve.api.replies import check_admission, streamed, whole
 from paraserve.engines.base import Constraint, Sampling
 from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart, ToolSpec
@@ -68,6 +68,7 @@ async def create_chat_completion(request: Request) -> ASGIApp:
     record.read(deployment.asked_model(sent.model), stream=bool(sent.stream))
     model = deployment.model_name(sent.model)
     check_stream_options(sent, deployment)
+    check_admission(request)
     turn = begin_turn(deployment, sent)
     with attributed(turn.ledger, turn.rules):
         prompt = await prepare_prompt(turn)

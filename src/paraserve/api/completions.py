@@ -27,7 +27,7 @@ from paraserve.api.common import (
 )
 from paraserve.api.completion_encoders import CompletionFold, CompletionReplyShape, CompletionStream, EchoedPrompt
 from paraserve.api.observed import record_of
-from paraserve.api.replies import streamed, whole
+from paraserve.api.replies import check_admission, streamed, whole
 from paraserve.deployment import Deployment
 from paraserve.generation.constraint import Wanted
 from paraserve.generation.plan import PromptPlan, ReplyPlan, may_reason, plan_runs
@@ -49,6 +49,7 @@ async def create_completion(request: Request) -> ASGIApp:
     record.read(deployment.asked_model(sent.model), stream=bool(sent.stream))
     model = deployment.model_name(sent.model)
     check_stream_options(sent, deployment)
+    check_admission(request)
     check_served(sent, deployment.settings.engine_extra_fields)
     policies = deployment.policies.on("completions")
     asked, ledger = policies.apply(sent)

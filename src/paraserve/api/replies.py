@@ -96,6 +96,12 @@ async def streamed(request: Request, run: Run, encoder: StreamEncoder, options: 
     return EventStream(reply.write_to, close=close, headers=options.ledger.headers, keep_alive=options.keep_alive)
 
 
+def check_admission(request: Request) -> None:
+    """Raises `RequestError` for a request that would find the queue full: before any work is done for it."""
+    admission: Admission = request.app.state.admission
+    admission.check(caller_of(request.scope))
+
+
 async def _admitted(request: Request) -> Leave:
     """Wait for a place among the requests that generate. What is returned gives it back."""
     admission: Admission = request.app.state.admission

@@ -72,6 +72,9 @@ class SharedAdmission:
         self._numbers = itertools.count()
         self._asked: dict[int, asyncio.Future[None]] = {}
 
+    def check(self, caller: Caller) -> None:
+        """Only the supervisor knows, and to ask it takes waiting."""
+
     def enter_at_once(self, caller: Caller) -> admission.Leave | None:
         return None  # only the supervisor knows
 
