@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,12 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 def test_every_page_is_in_the_index() -> None:
     index = (DOCS / "README.md").read_text()
     assert [page.name for page in DOCS.glob("*.md") if page.name not in index and page.name != "README.md"] == []
+
+
+def test_every_dependency_is_named_with_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {re.split(r"[>=\[]", dependency)[0] for dependency in project["dependencies"]}
+    page = (DOCS / "architecture.md").read_text()
+    section = page[page.index("## What it is built on") :]
+    rows = [line for line in section.splitlines() if line.startswith("| ")]
+    assert [name for name in names if not any(re.search(rf"\b{name}\b", row.split("|")[1]) for row in rows)] == []
