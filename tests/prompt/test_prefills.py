@@ -143,6 +143,21 @@ def test_an_empty_thought_is_there_once_and_turns_nothing_on(models, prefill):
     check(models, prefill, judge)
 
 
+def test_a_thought_that_is_spelled_as_the_template_does_is_not_spaced_twice(models):
+    faults = []
+    for label, model, kwargs in cases(models):
+        given = model.prepare("So ", kwargs, reasoning_content="a plan")
+        header = model.prompt.prepare(ChatPromptRequest([USER], template_kwargs=kwargs)).text
+        at = given.text.rindex(model.opening, 0, given.text.rindex("a plan"))
+        if given.text[:at].rstrip() != header.rstrip().removesuffix(model.opening).rstrip():
+            continue  # a template that thinks in another place than where the model begins
+        spelled = given.text[at:]
+        same = model.prepare(spelled, kwargs)
+        if (same.text, same.start) != (given.text, given.start):
+            faults.append((label, spelled, model.tail(same)))
+    assert faults == []
+
+
 @pytest.mark.parametrize("content", [None, "So"])
 def test_reasoning_in_its_own_field_is_never_lost(models, content):
     faults = []

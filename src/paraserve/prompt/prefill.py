@@ -165,15 +165,19 @@ def _native(
     kwargs: Mapping[str, Any],
     header: str,
 ) -> str | None:
-    """A closed thought with the separators that the template puts around it, where it shows it once and whole."""
+    """A closed thought with the separators that the template puts around it, where it shows it once and whole. A client
+    that wrote these separators itself does not get them twice."""
     rest = thought.rest or ""
+    bare = {**messages[-1], **dict.fromkeys(REASONING_FIELDS, thought.text.strip("\n")), "content": END}
+    own = _shown_before_content(render, [*messages[:-1], bare], kwargs)
+    if own is not None and own.startswith(header):
+        block, written = own[len(header) :].lstrip("\n"), thought.spelled.lstrip("\n")
+        if written.startswith(block) and _is_block(written, thought):
+            return own + written[len(block) :]
     spelled = {**messages[-1], "content": thought.spelled + END}
     fields = {**dict.fromkeys(REASONING_FIELDS, thought.text), "content": END}
     for message, behind in (({**messages[-1], **fields}, rest), (spelled, "")):
-        try:
-            shown = _before_content(render, [*messages[:-1], message], kwargs)
-        except PromptError:
-            continue  # a template that refuses this spelling of a thought
+        shown = _shown_before_content(render, [*messages[:-1], message], kwargs)
         if shown is not None and shown.startswith(header) and _is_block(shown[len(header) :] + behind, thought):
             return shown + behind
     return None
@@ -197,6 +201,14 @@ def _is_block(text: str, thought: _Thought) -> bool:
 
 def _opened(text: str, content_openers: Sequence[str]) -> bool:
     return any(text.lstrip().startswith(opener.strip()) for opener in content_openers)
+
+
+def _shown_before_content(render: Render, messages: Sequence[Message], kwargs: Mapping[str, Any]) -> str | None:
+    """`_before_content`, where the template takes this spelling of a thought."""
+    try:
+        return _before_content(render, messages, kwargs)
+    except PromptError:
+        return None
 
 
 def _before_content(render: Render, messages: Sequence[Message], kwargs: Mapping[str, Any]) -> str | None:
