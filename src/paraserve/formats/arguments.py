@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from paraserve.formats.literals import JSON, Dialect, LiteralReader, convert, space_end
+from paraserve.formats.literals import JSON, LiteralReader, convert, space_end
 from paraserve.formats.patterns import Markers
 from paraserve.formats.spec import JsonEnvelope
 
@@ -52,36 +52,6 @@ class ArgumentReader(Protocol):
     def finish(self, text: str, position: int, *, ended: bool) -> None:
         """The reply is over and the rest of ``text`` is all there is. ``ended``: by the model's own will."""
         ...
-
-
-class ValueReader:
-    """Arguments that are one value of a dialect: an object, or keyword arguments."""
-
-    name: str | None = None
-
-    def __init__(self, dialect: Dialect, *, keywords: bool = False) -> None:
-        self._value = LiteralReader(dialect, keywords=keywords)
-        self.out = self._value.out
-
-    @property
-    def whole(self) -> bool:
-        return self._value.closed
-
-    closed = whole
-
-    @property
-    def broken(self) -> bool:
-        return self._value.broken
-
-    @property
-    def rest(self) -> str:
-        return self._value.rest
-
-    def read(self, text: str, position: int) -> int:
-        return self._value.read(text, position)
-
-    def finish(self, text: str, position: int, *, ended: bool) -> None:
-        self._value.flush()
 
 
 class ObjectReader:
@@ -149,7 +119,7 @@ class ObjectReader:
             self.read("", 0)
             if self.whole or self.broken:
                 return
-        self._value.flush()
+        self._value.finish()
         self.rest = ("".join(self._value.out) if self._wrapped and not self.whole else "") + self._value.rest
 
 

@@ -7,6 +7,7 @@ probabilities and its token counts are ``generation``'s business, which wraps th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -50,32 +51,14 @@ FormatEvent = ReasoningDelta | ContentDelta | ToolCallStart | ToolCallDelta | To
 def join_deltas(events: Sequence[FormatEvent]) -> list[FormatEvent]:
     """The same events with neighbouring deltas of one kind as one delta. What they fold to stays the same."""
     joined: list[FormatEvent] = []
-    parts: list[str] = []
-
-    def close() -> None:
-        if len(parts) > 1:
-            text, last = "".join(parts), joined[-1]
-            joined[-1] = ToolCallDelta(last.index, text) if isinstance(last, ToolCallDelta) else type(last)(text)  # type: ignore[call-arg,arg-type]
-        parts.clear()
-
-    for event in events:
-        text = _text_of(event)
-        if text is not None and parts and type(joined[-1]) is type(event) and _index_of(joined[-1]) == _index_of(event):
-            parts.append(text)
-            continue
-        close()
-        joined.append(event)
-        if text is not None:
-            parts.append(text)
-    close()
+    for _, group in groupby(events, lambda event: (type(event), getattr(event, "index", None))):
+        first, *more = group
+        match first:
+            case ContentDelta() | ReasoningDelta() if more:
+                joined.append(type(first)("".join(event.text for event in (first, *more))))  # type: ignore[union-attr]
+            case ToolCallDelta() if more:
+                arguments = "".join(event.arguments for event in (first, *more))  # type: ignore[union-attr]
+                joined.append(ToolCallDelta(first.index, arguments))
+            case _:
+                joined += [first, *more]
     return joined
-
-
-def _text_of(event: FormatEvent) -> str | None:
-    if isinstance(event, ContentDelta | ReasoningDelta):
-        return event.text
-    return event.arguments if isinstance(event, ToolCallDelta) else None
-
-
-def _index_of(event: FormatEvent) -> int:
-    return event.index if isinstance(event, ToolCallDelta) else -1

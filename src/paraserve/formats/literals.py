@@ -71,22 +71,12 @@ _KEYS = (_KEY, _FIRST_KEY)
 
 
 class LiteralReader:
-    """Reads one value. With ``keywords`` it reads ``key=value, …`` up to (not including) the closing parenthesis."""
+    """Reads one value. With ``keywords`` it reads ``key=value, …`` up to (not including) the closing parenthesis.
 
-    __slots__ = (
-        "_comma",
-        "_dialect",
-        "_expect",
-        "_in_key",
-        "_quote",
-        "_raw",
-        "_scalar",
-        "_stack",
-        "broken",
-        "closed",
-        "out",
-        "rest",
-    )
+    It is an `arguments.ArgumentReader` where the arguments are one value of a dialect.
+    """
+
+    name: str | None = None
 
     def __init__(self, dialect: Dialect = JSON, *, keywords: bool = False) -> None:
         self._dialect = dialect
@@ -127,7 +117,11 @@ class LiteralReader:
             self._end_scalar()
         return position
 
-    def flush(self) -> None:
+    @property
+    def whole(self) -> bool:
+        return self.closed
+
+    def finish(self, text: str = "", position: int = 0, *, ended: bool = False) -> None:
         """The reply was cut: give out what is held, as far as it is still a prefix of valid JSON."""
         if self._scalar is None or self.broken:
             return
@@ -323,7 +317,7 @@ def cut_literal(text: str) -> tuple[str, str] | None:
             return whole, ""
         reader = LiteralReader(dialect)
         end = reader.read(text, 0)
-        reader.flush()
+        reader.finish()
         if not reader.broken and not (reader.closed and text[end:].strip()) and _may_be_scalar(reader.rest, dialect):
             return "".join(reader.out), reader.rest
     return None

@@ -310,12 +310,12 @@ class OutputParser(ReplyParser):
     def _in_call(self) -> bool:
         call = self._call
         assert call is not None
-        end = call.reader.read(*self._window.here)
-        taken, _ = self._window.take_to(end)
+        window, start = self._window, self._window.position
+        window.position = call.reader.read(window.text, start)
         if call.fate is Fate.UNKNOWN:
             assert isinstance(call.reader, EnvelopeReader)
-            call.raw.append(taken)
-            taken = ""
+            call.raw.append(window.text[start : window.position])
+            start = window.position
             if call.reader.started:
                 self._decide(call, self._ledger.resolve(call.reader.name or ""), "")
             elif call.reader.broken:
@@ -323,15 +323,16 @@ class OutputParser(ReplyParser):
                 return True
             else:
                 return False
-        self._deliver(call, taken)
+        self._deliver(call, start)
         if call.reader.closed or call.reader.broken:
             self._end_call(call)
             return True
         return False
 
-    def _deliver(self, call: OpenCall, taken: str) -> None:
+    def _deliver(self, call: OpenCall, start: int) -> None:
+        """Give out what the call's reader has taken from ``start`` on."""
         if call.fate is Fate.TEXT:
-            self._free.say_taken(taken)
+            self._free.say_taken(self._window.text[start : self._window.position])
         self._free.events += self._ledger.arguments(call)
 
     def _take_back(self, call: OpenCall) -> None:
@@ -354,14 +355,15 @@ class OutputParser(ReplyParser):
         self._follow = call
 
     def _finish_call(self, call: OpenCall, *, ended: bool) -> None:
-        call.reader.finish(*self._window.here, ended=ended)
-        rest, _ = self._window.take_to(len(self._window.text))
+        window, start = self._window, self._window.position
+        call.reader.finish(window.text, start, ended=ended)
+        window.position = len(window.text)
         if call.fate is Fate.UNKNOWN:
             self._ledger.broken += 1
             self._free.release()
-            self._free.say_taken("".join(call.raw) + rest)
+            self._free.say_taken("".join(call.raw) + window.text[start:])
             return
-        self._deliver(call, rest)
+        self._deliver(call, start)
         if call.fate is Fate.CALL and not call.ended:
             self._ledger.broken += 1
             self._free.say_taken(call.reader.rest)

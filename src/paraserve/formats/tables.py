@@ -12,8 +12,8 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import Any
 
-from paraserve.formats.arguments import ArgumentReader, EnvelopeReader, ObjectReader, ValueReader
-from paraserve.formats.literals import PYTHON, bare_dialect
+from paraserve.formats.arguments import ArgumentReader, EnvelopeReader, ObjectReader
+from paraserve.formats.literals import PYTHON, LiteralReader, bare_dialect
 from paraserve.formats.parameters import ElementsReader, ParameterMarkup, ParametersReader
 from paraserve.formats.patterns import (
     Atom,
@@ -98,9 +98,9 @@ class Spelling:
                 assert isinstance(self.markup, Pattern)
                 return ElementsReader(tag, item, self.markup, self.closers, schema)
             case Keywords():
-                return ValueReader(PYTHON, keywords=True)
+                return LiteralReader(PYTHON, keywords=True)
             case QuotedObject(quote=quote):
-                return ValueReader(bare_dialect(quote))
+                return LiteralReader(bare_dialect(quote))
 
 
 Probes = tuple[tuple[Spelling | None, Pattern], ...]
