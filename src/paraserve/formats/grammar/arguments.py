@@ -15,8 +15,9 @@ from paraserve.formats.grammar.nodes import AnyValue, GrammarError, Node, Object
 from paraserve.formats.grammar.parameters import ElementWriter, ParameterWriter, options_of, reading
 from paraserve.formats.grammar.regex import DIGIT, WORD, Alt, Cat, Regex, Repeat, chars, other_than, without
 from paraserve.formats.grammar.regex import text as exactly
+from paraserve.formats.grammar.spelling import JSON, PYTHON, quoted_spelling
 from paraserve.formats.grammar.tree import EMPTY, Literal, Pattern, Tree, Word, choice, sequence
-from paraserve.formats.grammar.values import JSON, MOST_KEY, PYTHON, Scope, ValueWriter, quoted_spelling
+from paraserve.formats.grammar.values import MOST_KEY, Scope, ValueWriter
 from paraserve.formats.spec import (
     Calls,
     Elements,

@@ -16,9 +16,10 @@ from paraserve.formats.grammar.lark import write_lark
 from paraserve.formats.grammar.nodes import AnyValue, GrammarError, Object, Schema
 from paraserve.formats.grammar.regex import ANY_CHAR, chars, without
 from paraserve.formats.grammar.schema import read_schema
+from paraserve.formats.grammar.spelling import JSON
 from paraserve.formats.grammar.structural_tag import write_structural_tag
 from paraserve.formats.grammar.tree import Tree, optional, sequence
-from paraserve.formats.grammar.values import JSON, Scope, ValueWriter
+from paraserve.formats.grammar.values import Scope, ValueWriter
 from paraserve.formats.spec import Calls, Format, Text, pieces
 from paraserve.formats.types import ReplyStart, ToolSpec
 

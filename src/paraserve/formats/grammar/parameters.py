@@ -27,8 +27,9 @@ from paraserve.formats.grammar.nodes import (
 )
 from paraserve.formats.grammar.regex import ANY_CHAR, WORD, Chars, Regex, alt, chars, without
 from paraserve.formats.grammar.regex import text as exactly
+from paraserve.formats.grammar.spelling import JSON, PYTHON
 from paraserve.formats.grammar.tree import EMPTY, Literal, Many, Rule, Tree, Until, Word, choice, sequence
-from paraserve.formats.grammar.values import JSON, MOST_KEY, PYTHON, Scope, ValueWriter
+from paraserve.formats.grammar.values import MOST_KEY, Scope, ValueWriter
 from paraserve.formats.spec import Elements, Field, Parameters, fill, pieces
 
 _FREE_KEY = Chars((*chars("-").ranges, *WORD.ranges))

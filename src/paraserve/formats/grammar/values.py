@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from paraserve.formats.grammar import numbers
@@ -49,50 +48,20 @@ from paraserve.formats.grammar.regex import (
     text,
     without,
 )
+from paraserve.formats.grammar.spelling import (
+    Spelling,
+    char_of_no_marker,
+    chars_in_quotes,
+    escaped_chars,
+    first_of_markers,
+    quoted,
+)
 from paraserve.formats.grammar.tree import EMPTY, Choice, Literal, Many, Pattern, Rule, Tree, Until, choice, sequence
 
 _LAYOUT = Alt((Cat(()), chars(" "), Cat((chars("\n"), Repeat(chars(" \t"), 0, 32)))))
 """Between tokens: nothing, a space, or a line break and an indent. Bounded, so that no reply is endless layout."""
-_HEX = chars(("0", "9"), ("a", "f"), ("A", "F"))
-_UNICODE = Cat(
-    (text("\\u"), Alt((
-        Cat((without(_HEX, chars("dD")), Repeat(_HEX, 3, 3))),
-        Cat((chars("dD"), chars(("0", "7")), Repeat(_HEX, 2, 2))),
-    )))
-)  # fmt: skip
-_NAMED_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
-
-
 MOST_KEY = 40
 """Characters of an undeclared key where no quotes bound it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spelling:
-    """How one language writes values."""
-
-    true: str = "true"
-    false: str = "false"
-    null: str = "null"
-    quote: str = ""
-    """Strings stand between these marks with nothing escaped, keys are bare; empty: quoted and escaped strings."""
-    python: bool = False
-    """Python's string literals: in either quotes, without ``\\/`` and ``\\u`` pairs."""
-
-    avoid: tuple[str, ...] = ()
-    """Markers that no string of a value may hold."""
-
-    @property
-    def quotes(self) -> str:
-        return "\"'" if self.python else '"'
-
-
-JSON = Spelling()
-PYTHON = Spelling("True", "False", "None", python=True)
-
-
-def quoted_spelling(quote: str) -> Spelling:
-    return Spelling(quote=quote)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +180,7 @@ class ValueWriter:
 
     def constants(self, value: Any) -> Tree:
         if isinstance(value, str) and self.spelling.python:
-            return choice([Literal(_quoted(value, quote)) for quote in self.spelling.quotes])
+            return choice([Literal(quoted(value, quote)) for quote in self.spelling.quotes])
         written = self.constant(value)
         self.refuse_markers(written, "enum")
         return Literal(written)
@@ -264,18 +233,18 @@ class ValueWriter:
             if regex is None:
                 why = f"the keyword 'pattern' asks for a part of {avoid!r}, which the family's syntax cannot hold here"
                 raise GrammarError(why, keyword="pattern", path=node.path)
-            return each_char(regex, lambda found: _escaped_chars(found, quote))
+            return each_char(regex, lambda found: escaped_chars(found, quote))
         if avoid and node.least == 0 and node.most is None:
-            plain, escapes = _chars_in_quotes(self.spelling, quote)
+            plain, escapes = chars_in_quotes(self.spelling, quote)
             return avoiding(avoid, plain, *escapes)
-        return Repeat(_char_of_no_marker(self.spelling, quote), node.least, node.most)
+        return Repeat(char_of_no_marker(self.spelling, quote), node.least, node.most)
 
     def free_key(self, node: Object) -> Tree:
         """A key that is none of the declared ones, spelled without escapes (so that it cannot be one in disguise)."""
         if self.spelling.quote:
             return Pattern(self.scope.free_key(node, _BARE_KEY, most=MOST_KEY))
         inner = self.scope.free_key(
-            node, without(without(ANY_CHAR, chars("\"'\\", ("\x00", "\x1f"))), _first_of_markers(self.spelling))
+            node, without(without(ANY_CHAR, chars("\"'\\", ("\x00", "\x1f"))), first_of_markers(self.spelling))
         )
         return Pattern(alt(*(Cat((chars(quote), inner, chars(quote))) for quote in self.spelling.quotes)))
 
@@ -286,7 +255,7 @@ class ValueWriter:
                 why = f"the family cannot spell the key {name!r}"
                 raise GrammarError(why, keyword="properties", path=self.scope.path)
             return sequence(Literal(f"{name}:"), value)
-        key = alt(*(text(_quoted(name, quote)) for quote in self.spelling.quotes))
+        key = alt(*(text(quoted(name, quote)) for quote in self.spelling.quotes))
         return sequence(Pattern(Cat((key, chars(":"), Repeat(chars(" "), 0, 1)))), value)
 
     def object(self, node: Object) -> Tree:
@@ -365,8 +334,6 @@ class ValueWriter:
 
 
 _BARE_KEY = Chars((*chars("-").ranges, *WORD.ranges))
-_HIGH, _LOW = (Cat((chars("dD"), chars(half), Repeat(_HEX, 2, 2))) for half in ("89abAB", "cdefCDEF"))
-_SURROGATE_PAIR = Cat((text("\\u"), _HIGH, text("\\u"), _LOW))
 
 
 def number(node: Number) -> Regex:
@@ -380,45 +347,3 @@ def number(node: Number) -> Regex:
     if places is not None:
         return numbers.decimals_at_most(places, None if low is None else int(low), None if high is None else int(high))
     return numbers.decimal_between(low, high, open_low=node.open_low, open_high=node.open_high)
-
-
-@lru_cache(maxsize=64)
-def _chars_in_quotes(spelling: Spelling, quote: str) -> tuple[Chars, tuple[Regex, ...]]:
-    """The characters that stand for themselves between quotes, and all escapes: the same in every string."""
-    pair = [] if spelling.python else [_SURROGATE_PAIR, text("\\/")]
-    named = [text(escape) for char, escape in _NAMED_ESCAPES.items() if char != quote]
-    return without(ANY_CHAR, _must_escape(quote)), (*named, text("\\" + quote), _UNICODE, *pair)
-
-
-@lru_cache(maxsize=64)
-def _char_of_no_marker(spelling: Spelling, quote: str) -> Alt:
-    plain, escapes = _chars_in_quotes(spelling, quote)
-    return Alt((without(plain, _first_of_markers(spelling)), *escapes))
-
-
-def _first_of_markers(spelling: Spelling) -> Chars:
-    return chars("".join(marker[0] for marker in spelling.avoid))
-
-
-def _must_escape(quote: str) -> Chars:
-    return chars(quote + "\\", ("\x00", "\x1f"))
-
-
-def _escaped_chars(found: Chars, quote: str) -> Regex:
-    """The characters of a set as they stand between quotes: the one shortest spelling of each."""
-    special = _must_escape(quote)
-    plain = without(found, special)
-    parts: list[Regex] = [plain] if plain.ranges else []
-    for low, high in without(found, plain).ranges:
-        parts += [text(_escape(chr(code), quote)) for code in range(low, high + 1)]
-    return alt(*parts) if parts else found
-
-
-def _escape(char: str, quote: str) -> str:
-    if char == quote:
-        return "\\" + quote
-    return (_NAMED_ESCAPES.get(char) if char != '"' else None) or (f"\\u{ord(char):04x}" if ord(char) < 32 else char)
-
-
-def _quoted(value: str, quote: str) -> str:
-    return quote + "".join(_escape(char, quote) for char in value) + quote
