@@ -130,6 +130,17 @@ def empty(profile: Profile) -> tuple[Messages, Messages]:
     return [system(""), user([]), assistant(None), user("")], [system(""), user(""), assistant(""), user("")]
 
 
+def refused(profile: Profile) -> tuple[Messages, Messages]:
+    turns = [{**assistant(None), "refusal": "Not that."}, {**assistant("Yes."), "refusal": None}]
+    return [user("a"), turns[0], user("b"), turns[1], user("c")], [
+        user("a"),
+        assistant("Not that."),
+        user("b"),
+        assistant("Yes."),
+        user("c"),
+    ]
+
+
 def several_systems(profile: Profile) -> tuple[Messages, Messages]:
     turns = [user("hi"), assistant("hello")]
     awkward = [system("A"), system("B"), *turns, system("C"), user("go")]
@@ -164,6 +175,7 @@ CONVERSATIONS: list[Callable[[Profile], tuple[Messages, Messages]]] = [
     reasoning,
     unicode,
     empty,
+    refused,
     several_systems,
     leading_developer_after_system,
     thirty_turns,

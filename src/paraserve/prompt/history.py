@@ -87,6 +87,9 @@ class HistoryAdapter:
 
     def _assistant(self, message: Message, path: str, notes: Notes) -> None:
         calls = message.get("tool_calls")
+        if message.get("refusal") and not message.get("content"):
+            notes["refusal_as_content"] = None
+            message["content"] = message.pop("refusal")
         if calls is not None:
             if not self._takes.calls:
                 raise _no_place(path, "tool calls")

@@ -65,6 +65,7 @@ class AssistantTurn(MessageFields, tag="assistant"):
     reasoning_content: str | None = None
     reasoning: str | None = None
     tool_calls: list[PastToolCall] | None = None
+    refusal: str | None = None
     function_call: None = None
     """OpenAI's form before ``tool_calls``: no template reads it, and the call would be lost."""
 
