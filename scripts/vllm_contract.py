@@ -19,9 +19,14 @@ from tests.engines.contract import EngineCase, EngineContract, collect, idle, id
 from tests.engines.remote_faults import ask
 
 from paraserve.engines.base import Constraint, EngineError, EngineRequest, RoutingHints, Sampling
+from paraserve.engines.embedded import default_model_path
 from paraserve.engines.remote import EventDecoder, ModelFacts
 from paraserve.engines.vllm import VLLMEngine
+from paraserve.formats.grammar import tool_call_constraint
+from paraserve.formats.registry import get_format
+from paraserve.formats.types import ToolSpec
 from paraserve.generation.plan import engine_name
+from paraserve.prompt.gguf import gguf_tokenizer
 
 URL = os.environ["PARASERVE_VLLM_URL"]
 REFERENCE = json.loads(Path(os.environ["PARASERVE_VLLM_GREEDY"]).read_text())
@@ -155,3 +160,16 @@ async def test_unknown_model_is_the_clients_error(case: EngineCase) -> None:
     with pytest.raises(EngineError) as caught:
         await collect(case.engine, ask(REPLIES[0]["prompt"], routing=RoutingHints(lora="nobody")))
     assert (caught.value.status, caught.value.param) == (404, "model")
+
+
+async def test_a_call_is_forced_by_ebnf_as_behind_a_router_that_drops_structural_tags(case: EngineCase) -> None:
+    """SGLang has the same compiler behind its ``ebnf``; there it is used where no structural tag gets through."""
+    schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"]}
+    tools = [ToolSpec("get_weather", {**schema, "additionalProperties": False})]
+    grammar = tool_call_constraint(get_format("hermes"), tools, "required", target="ebnf", parallel=False)
+    assert grammar is not None
+    chunks = await collect(case.engine, ask(REPLIES[0]["prompt"], 80, constraint=Constraint("ebnf", grammar)))
+    text = gguf_tokenizer(default_model_path()).decode(ids_of(chunks), skip_special_tokens=True).strip()
+    call = json.loads(text.removeprefix("<tool_call>").removesuffix("</tool_call>"))
+    assert call["name"] == "get_weather"
+    assert call["arguments"].keys() == {"city"}

@@ -81,6 +81,7 @@ async def test_the_key_opens_the_door(header: str) -> None:
 async def test_fields_of_the_engine_go_through_by_name_and_others_are_named_in_the_log(
     path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Record 113."""
     caplog.set_level(logging.DEBUG, logger="paraserve.api")
     fields = {"kv_transfer_params": {"a": 1}, "x_custom": 1, "top_k": 5}
     scripted = engine()
@@ -94,6 +95,7 @@ async def test_fields_of_the_engine_go_through_by_name_and_others_are_named_in_t
 @pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
 async def test_routing_fields_and_headers_are_handed_on_and_never_made_up(path: str) -> None:
     fields = {"priority": 3, "data_parallel_rank": 1, "bootstrap_host": "h", "bootstrap_port": 2, "bootstrap_room": 7}
+    fields["cache_salt"] = "s"
     scripted = engine()
     async with client(deployment(scripted)) as http:
         await post(http, path, **fields)

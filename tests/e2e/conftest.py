@@ -23,6 +23,8 @@ import openai
 import pytest
 
 START_SECONDS = 90
+ENGINE = tuple(shlex.split(os.environ.get("PARASERVE_E2E_ENGINE", "")))
+"""Flags for another engine than the embedded one."""
 MODEL = "smollm2"
 
 
@@ -72,8 +74,7 @@ def facts(server: Server) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    engine = shlex.split(os.environ.get("PARASERVE_E2E_ENGINE", ""))
-    running = Server("--served-model-name", MODEL, "--tool-call-parser", "hermes", "--enable-cache-report", *engine)
+    running = Server("--served-model-name", MODEL, "--tool-call-parser", "hermes", "--enable-cache-report", *ENGINE)
     try:
         running.wait_until_ready()
         yield running

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 import trustme
-from tests.e2e.conftest import Server
+from tests.e2e.conftest import ENGINE, Server
 
 
 def test_https_with_a_key_under_a_root_path(tmp_path: Path) -> None:
@@ -21,7 +21,8 @@ def test_https_with_a_key_under_a_root_path(tmp_path: Path) -> None:
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
     server = Server(
-        *("--ssl-certfile", str(chain), "--ssl-keyfile", str(key), "--api-key-file", str(keys), "--root-path", "/llm")
+        *("--ssl-certfile", str(chain), "--ssl-keyfile", str(key), "--api-key-file", str(keys), "--root-path", "/llm"),
+        *ENGINE,
     )
     try:
         server.wait_until_ready()
@@ -44,7 +45,7 @@ def test_https_with_a_key_under_a_root_path(tmp_path: Path) -> None:
     "flags", [("--ssl-certfile", "no/cert.pem"), ("--api-key-file", "no/keys")], ids=["certificate", "keys"]
 )
 def test_files_that_are_not_there_are_told_before_the_model_loads(flags: tuple[str, str]) -> None:
-    server = Server(*flags)
+    server = Server(*flags, *ENGINE)
     try:
         assert server.wait_for_exit(20) == 1
         log = server.log.read_text()

@@ -7,10 +7,11 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
-from tests.e2e.conftest import Server
+from tests.e2e.conftest import ENGINE, Server
 
 LONG = {"messages": [{"role": "user", "content": "hi"}], "stream": True, "max_tokens": 4000, "ignore_eos": True}
 
@@ -44,17 +45,17 @@ def streaming(server: Server, body: dict) -> tuple[threading.Thread, list[str]]:
     return thread, lines
 
 
-def test_the_ready_lines_say_what_is_served(start) -> None:
-    server = start("--openai-force-tool-choice-auto", "--served-model-name", "small,tiny")
+def test_the_ready_lines_say_what_is_served(start, facts: dict[str, Any]) -> None:
+    server = start("--openai-force-tool-choice-auto", "--served-model-name", "small,tiny", *ENGINE)
     server.wait_until_ready()
     log = server.log.read_text()
-    for text in ("small, tiny", "8192 tokens", "llama.cpp", "force-tool-choice-auto"):
+    for text in ("small, tiny", f"{facts['context_length']} tokens", facts["engine"]["name"], "force-tool-choice-auto"):
         assert text in log
     assert "Traceback" not in log
 
 
 def test_sigterm_lets_a_running_stream_end_and_exits_with_zero(start) -> None:
-    server = start("--drain-timeout", "30")
+    server = start("--drain-timeout", "30", *ENGINE)
     server.wait_until_ready()
     thread, lines = streaming(server, {**LONG, "max_tokens": 60})
     server.process.send_signal(signal.SIGTERM)
@@ -66,7 +67,7 @@ def test_sigterm_lets_a_running_stream_end_and_exits_with_zero(start) -> None:
 
 
 def test_a_stream_that_outlasts_the_drain_is_told_so(start) -> None:
-    server = start("--drain-timeout", "1")
+    server = start("--drain-timeout", "1", *ENGINE)
     server.wait_until_ready()
     thread, lines = streaming(server, LONG)
     stopped = time.monotonic()
@@ -103,7 +104,7 @@ def test_a_port_that_is_taken_is_told_before_the_model_loads(start) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        server = start("--port", str(port))
+        server = start("--port", str(port), *ENGINE)
         assert server.wait_for_exit(20) == 1
     log = server.log.read_text()
     assert f"cannot listen on 127.0.0.1:{port}" in log

@@ -99,11 +99,19 @@ def test_a_stop_string_ends_the_reply_before_it(client: openai.OpenAI) -> None:
     assert finish == whole.choices[0].finish_reason == "stop"
 
 
-def test_a_bias_and_a_stop_token_are_obeyed(client: openai.OpenAI) -> None:
+def test_a_bias_is_obeyed_or_refused(client: openai.OpenAI, facts: dict[str, Any]) -> None:
     end = chat(client).choices[0].matched_stop
     assert isinstance(end, int)
-    long = chat(client, logit_bias={str(end): -100}, max_tokens=20)
-    assert long.usage.completion_tokens == 20
+    fields = {"logit_bias": {str(end): -100}, "max_tokens": 20}
+    if not facts["engine"]["logit_bias"]:
+        with pytest.raises(openai.BadRequestError) as refused:
+            chat(client, **fields)
+        assert refused.value.param == "logit_bias"
+        return
+    assert chat(client, **fields).usage.completion_tokens == 20
+
+
+def test_a_stop_token_is_obeyed(client: openai.OpenAI) -> None:
     (france,) = client.post("/tokenize", body={"prompt": " France"}, cast_to=dict)["tokens"]
     short = chat(client, extra_body={"stop_token_ids": [france]})
     assert short.choices[0].message.content == "The capital of"

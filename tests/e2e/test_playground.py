@@ -64,10 +64,10 @@ async def finished(page: Page) -> None:
     await expect(page.locator(".running")).to_have_count(0, timeout=SECONDS)
 
 
-async def test_a_chat_streams_with_its_events_usage_and_times(server: Server) -> None:
+async def test_a_chat_streams_with_its_events_usage_and_times(server: Server, facts: dict[str, Any]) -> None:
     async with browsing(server.url) as page:
         await expect(page.locator("#model")).to_have_value(MODEL)
-        await expect(page.locator("#context")).to_have_text("8,192 tokens of context")
+        await expect(page.locator("#context")).to_have_text(f"{facts['context_length']:,} tokens of context")
         await page.get_by_label("Temperature").fill("0")
         await page.get_by_label("System prompt").fill("You are a helpful assistant.")
         await say(page, "What is the capital of France?")

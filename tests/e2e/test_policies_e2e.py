@@ -18,8 +18,12 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from tests.e2e.conftest import ENGINE
 
 from paraserve.engines.embedded import default_model_path
+
+OTHER = dict(zip(ENGINE[::2], ENGINE[1::2], strict=True))
+"""The flags of another engine than the embedded one."""
 
 CONTEXT = 512
 EVERY_POLICY = (
@@ -61,6 +65,7 @@ def serve(path: Path, flags: Sequence[str]) -> Iterator[Server]:
     # The model's template knows no lists: without the prompt stage's own help, what flattens them is the policy.
     command += ["--served-model-name", "m", "--context-length", str(CONTEXT), "--history-normalization", "off"]
     command += ["--log-format", "text", "--log-requests", "off", *flags]
+    command += [part for name, value in OTHER.items() if name != "--model-path" for part in (name, value)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PARASERVE_")}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     try:
@@ -85,8 +90,9 @@ def _when_ready(process: subprocess.Popen[str]) -> Server:
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    link = tmp_path_factory.mktemp("models") / "Kimi-and-GLM.gguf"
-    link.symlink_to(default_model_path())
+    model = Path(OTHER.get("--model-path") or default_model_path())
+    link = tmp_path_factory.mktemp("models") / f"Kimi-and-GLM{model.suffix}"
+    link.symlink_to(model)
     return link
 
 

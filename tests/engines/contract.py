@@ -58,6 +58,8 @@ class EngineCase:
     greedy: Sampling = GREEDY
     longest: int = 64
     """Tokens that a greedy reply to any of `prompts` surely has."""
+    abort_seconds: float = ABORT_WITHIN_SECONDS
+    """Seconds in which what was left is ended; more only where something between here and the engine has no aborts."""
     seconds: float = 60.0
     """Longest that one test's work may take."""
 
@@ -71,9 +73,9 @@ def ids_of(chunks: Sequence[EngineChunk]) -> list[int]:
     return [token_id for chunk in chunks for token_id in chunk.token_ids]
 
 
-async def idle(case: EngineCase, within: float = ABORT_WITHIN_SECONDS) -> bool:
-    """Whether the engine has nothing to do any more, within so many seconds."""
-    deadline = time.monotonic() + within
+async def idle(case: EngineCase) -> bool:
+    """Whether the engine has nothing to do any more, within the case's seconds."""
+    deadline = time.monotonic() + case.abort_seconds
     while time.monotonic() < deadline:
         if await case.running() == 0:
             return True
@@ -194,6 +196,13 @@ class EngineContract:
                 *(collect(case.engine, self.request(case, case.prompts[pick])) for pick in picks)
             )
         assert [ids_of(reply) for reply in replies] == [alone[pick] for pick in picks]
+        assert await idle(case)
+
+    async def test_several_choices_of_one_prompt_run_at_once_and_are_each_whole(self, case: EngineCase) -> None:
+        """What ``n`` becomes: the layer fans out."""
+        alone = ids_of(await collect(case.engine, self.request(case)))
+        choices = await asyncio.gather(*(collect(case.engine, self.request(case)) for _ in range(3)))
+        assert [ids_of(choice) for choice in choices] == [alone] * 3
         assert await idle(case)
 
     async def test_a_constraint_of_an_undeclared_kind_is_refused(self, case: EngineCase) -> None:

@@ -21,7 +21,7 @@ from paraserve.engines.refusals import engine_message, refusal, safe
             'say "no"',
         ),
         (b'data: {\'error\': {"message":{"error":{"message":"inner"}}}}', "inner"),
-        (b'data: {\'error\': {"message":{"error":{"message":"top_p m', ""),
+        (b'data: {\'error\': {"message":{"error":{"message":"top_p m', "top_p m…"),
         (b'{"error": {"message": "Prefill server error: {\\"error\\": {\\"mess"}}', "Prefill server error"),
     ],
 )

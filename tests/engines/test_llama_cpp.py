@@ -29,12 +29,26 @@ from paraserve.engines.base import (
 )
 from paraserve.engines.embedded import EmbeddedOptions, default_model_path
 from paraserve.engines.llama_cpp import LlamaCppEngine
+from paraserve.formats.families import FORMATS
+from paraserve.formats.grammar import tool_call_constraint
+from paraserve.formats.spec import Format
+from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.prompt.gguf import gguf_tokenizer
 from paraserve.prompt.hf_tokenizer import HuggingFaceTokenizer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SLOTS = 4
+CITY = ToolSpec(
+    "get_weather",
+    {
+        "type": "object",
+        "properties": {"city": {"type": "string", "maxLength": 20}},
+        "required": ["city"],
+        "additionalProperties": False,
+    },
+    strict=True,
+)
 QUESTIONS = (
     "What is the capital of France?",
     "What is the capital of Japan?",
@@ -280,6 +294,7 @@ class TestSampling:
             ({"sampling": Sampling(max_tokens=9, min_tokens=2), "constraint": Constraint("json_object")}, "min_tokens"),
             ({"logprobs": 21}, "top_logprobs"),
             ({"constraint": Constraint("json_object"), "in_reasoning": True}, "response_format"),
+            ({"routing": RoutingHints(cache_salt="s")}, "cache_salt"),
         ],
     )
     async def test_what_cannot_be_done_is_refused_with_its_field(
@@ -329,6 +344,23 @@ class TestConstraints:
             "left",
             "right",
         )
+
+    @pytest.mark.parametrize("format", [format for format in FORMATS if format.calls], ids=lambda format: format.name)
+    async def test_every_familys_calls_can_be_said_in_ebnf(self, real: Real, format: Format) -> None:
+        """For an engine that no structural tag reaches. The grammar must compile, and one token of it must come."""
+        for choice in ("required", "auto"):
+            for start in ReplyStart:
+                grammar = tool_call_constraint(format, [CITY], choice, target="ebnf", start=start)
+                assert grammar is not None
+                assert await real.text(chat("Hi"), constraint=Constraint("ebnf", grammar), max_tokens=1) is not None
+
+    async def test_a_call_is_forced_by_ebnf(self, real: Real) -> None:
+        hermes = next(format for format in FORMATS if format.name == "hermes")
+        grammar = tool_call_constraint(hermes, [CITY], "required", target="ebnf", parallel=False)
+        text = await real.text(chat("Weather in Oslo?"), constraint=Constraint("ebnf", grammar or ""), max_tokens=80)
+        call = json.loads(text.strip().removeprefix("<tool_call>").removesuffix("</tool_call>"))
+        assert call["name"] == "get_weather"
+        jsonschema.validate(call["arguments"], CITY.parameters)
 
     async def test_lark_is_obeyed_with_schemas_inside(self, real: Real) -> None:
         grammar = 'start: "<call>" %json {"type": "integer", "maximum": 9} "</call>"'

@@ -129,12 +129,13 @@ async def test_reasoning_flag_follows_the_thinking_state_and_the_grammar(
 
 async def test_routing_hints_are_passed_on_and_none_is_invented() -> None:
     fake = FakeSGLang()
-    hints = RoutingHints(3, "adapter", 5, "10.0.0.1", 8998, (1 << 62) + 1)
+    hints = RoutingHints(3, "adapter", 5, "10.0.0.1", 8998, (1 << 62) + 1, "salt")
     names = ("priority", "lora_path", "routed_dp_rank", "bootstrap_host", "bootstrap_port", "bootstrap_room")
+    names = (*names, "cache_salt")
     async with connected(fake) as engine:
         await collect(engine, ask(routing=hints))
         await collect(engine, ask())
-    assert [fake.requests[0][name] for name in names] == [3, "adapter", 5, "10.0.0.1", 8998, (1 << 62) + 1]
+    assert [fake.requests[0][name] for name in names] == [3, "adapter", 5, "10.0.0.1", 8998, (1 << 62) + 1, "salt"]
     assert not set(names) & fake.requests[1].keys()
 
 
@@ -203,6 +204,53 @@ async def test_facts_come_from_the_new_and_the_old_endpoints(modern: bool) -> No
 async def test_constraints_follow_the_servers_grammar_backend(backend: str, kinds: set[str]) -> None:
     async with connected(FakeSGLang(grammar_backend=backend)) as engine:
         assert engine.info.constraints == kinds
+
+
+BIASED = Sampling(max_tokens=12, temperature=0.0, logit_bias={5: -100.0})
+TAG = Constraint("structural_tag", '{"type": "structural_tag", "format": {"type": "const_string", "value": "a"}}')
+
+
+async def test_behind_a_router_that_leaves_fields_out_only_what_comes_through_is_claimed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Record 113. sglang-router forwards neither structural tags nor logit_bias nor require_reasoning."""
+    async with connected(FakeSGLang(behind_lossy_router=True, reasoning_parser="qwen3")) as engine:
+        assert engine.info.constraints == {"json_schema", "json_object", "regex", "ebnf"}
+        assert (engine.info.logit_bias, engine.info.defers_constraints) == (False, False)
+        assert "leaves out fields" in caplog.text
+    async with connected(FakeSGLang(behind_lossy_router=True, grammar_backend="outlines")) as engine:
+        assert engine.info.constraints == {"json_schema", "json_object", "regex"}
+    caplog.clear()
+    async with connected(FakeSGLang(reasoning_parser="qwen3")) as engine:
+        assert TAG.kind in engine.info.constraints
+        assert (engine.info.logit_bias, engine.info.defers_constraints) == (True, True)
+        assert not caplog.records
+
+
+@pytest.mark.parametrize("status", [200, 429, 500, 503])
+async def test_a_trial_that_tells_nothing_is_taken_for_a_router_that_leaves_fields_out(status: int) -> None:
+    fake = FakeSGLang(behind_lossy_router=True)
+    fake.model.behaviour.status = status
+    async with connected(fake) as engine:
+        assert not engine.info.logit_bias
+
+
+@pytest.mark.parametrize(
+    ("changes", "param"),
+    [
+        ({"sampling": BIASED}, "logit_bias"),
+        ({"routing": RoutingHints(cache_salt="s")}, "cache_salt"),
+        ({"constraint": TAG}, "response_format"),
+        ({"constraint": Constraint("regex", "a", param="regex"), "in_reasoning": True}, "regex"),
+    ],
+)
+async def test_what_would_get_lost_on_the_way_is_refused(changes: dict[str, Any], param: str) -> None:
+    fake = FakeSGLang(behind_lossy_router=True, reasoning_parser="qwen3")
+    async with connected(fake) as engine:
+        fake.requests.clear()
+        _, error = await failure(Remote(engine, fake, str), ask(**changes))
+        assert (error.status, error.code, error.param) == (400, "unsupported_parameter", param)
+        assert fake.requests == []
 
 
 async def test_smaller_kv_pool_is_the_context_limit() -> None:

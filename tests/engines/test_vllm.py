@@ -124,12 +124,12 @@ async def test_reasoning_ended_follows_the_thinking_state_and_the_grammar(
 async def test_routing_hints_are_passed_on_and_none_is_invented() -> None:
     fake = FakeVLLM(loras=("adapter",))
     async with connected(fake) as engine:
-        await collect(engine, ask(routing=RoutingHints(priority=3, lora="adapter", data_parallel_rank=5)))
+        await collect(engine, ask(routing=RoutingHints(3, "adapter", 5, cache_salt="salt")))
         await collect(engine, ask())
     first, second = fake.requests
-    assert (first["priority"], first["model"]) == (3, "adapter")
+    assert (first["priority"], first["model"], first["cache_salt"]) == (3, "adapter", "salt")
     assert fake.headers[0]["x-data-parallel-rank"] == "5"
-    assert not {"priority", "model"} & second.keys()
+    assert not {"priority", "model", "cache_salt"} & second.keys()
     assert "x-data-parallel-rank" not in fake.headers[1]
 
 

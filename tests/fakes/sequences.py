@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from paraserve.engines.base import TokenLogprob
+
 VOCAB = 1000
 EOS = 2
 SLOW = 900
@@ -57,6 +59,12 @@ class Step:
     ids: list[int]
     finish: Literal["stop", "length", "abort"] | None = None
     matched: int | None = None
+    scored: Sequence[TokenLogprob] | None = None
+    """Of ``ids``, from a model that is real."""
+    scored_prompt: Sequence[TokenLogprob | None] | None = None
+    cached: int | None = None
+    refused: tuple[int, str] | None = None
+    """The status and the reason with which the sequence is given up."""
 
 
 @dataclass
@@ -65,6 +73,7 @@ class FakeModel:
 
     behaviour: Behaviour = field(default_factory=Behaviour)
     capacity: int = 1000
+    vocab: int = VOCAB
     running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     dead: bool = False
     _slots: asyncio.Semaphore | None = None
@@ -80,7 +89,7 @@ class FakeModel:
 
     def start(self, name: str, prompt: Sequence[int], params: dict[str, Any]) -> asyncio.Queue[Step]:
         """Begin a sequence: ``params`` are ``max_tokens``, ``stop_token_ids`` and ``ignore_eos``."""
-        if self.dead or any(not 0 <= token < VOCAB for token in prompt):
+        if self.dead or any(not 0 <= token < self.vocab for token in prompt):
             self.dead = True  # as SGLang on a CPU does
             raise ConnectionError("the engine is dead")
         if self._slots is None:

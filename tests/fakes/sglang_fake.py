@@ -18,6 +18,13 @@ SAMPLING_KEYS = frozenset(
     | {"stream_interval", "logit_bias", "sampling_seed", "custom_params"}
 )
 
+SCORES = ("return_logprob", "top_logprobs_num", "logprob_start_len")
+LOST = frozenset({"require_reasoning", "routed_dp_rank", "cache_salt", "max_thinking_tokens", "x_custom"})
+LOST_SAMPLING = frozenset(
+    {"structural_tag", "logit_bias", "spaces_between_special_tokens", "custom_params", "stop_regex", "stream_interval"}
+)
+"""What of our requests `sglang-router` 0.3.2 leaves out, silently (``scripts/router_contract.py`` measures it)."""
+
 
 @dataclass
 class FakeSGLang:
@@ -33,6 +40,7 @@ class FakeSGLang:
     incremental: bool = False
     reasoning_parser: str | None = None
     grammar_backend: str = "xgrammar"
+    context_length: int = 4096
     modern: bool = True
     """False: only the endpoints' older names."""
     healthy: bool = True
@@ -42,6 +50,8 @@ class FakeSGLang:
     prefill_cached: int | None = None
     prefill: bool = False
     notices_leaving: float | None = None
+    behind_lossy_router: bool = False
+    """Whether what is `LOST` on the way through sglang-router does not arrive."""
     _known: set[str] = field(default_factory=set)
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
@@ -77,8 +87,8 @@ class FakeSGLang:
 
     def server_info(self) -> dict[str, Any]:
         return {
-            "context_length": 4096,
-            "max_req_input_len": 4090,
+            "context_length": self.context_length,
+            "max_req_input_len": self.context_length - 6,
             "grammar_backend": self.grammar_backend,
             "version": "0.5.23",
         }
@@ -89,18 +99,24 @@ class FakeSGLang:
             self.model.abort(rid)
 
     async def _generate(self, body: dict[str, Any], headers: dict[str, str], receive: Receive, send: Send) -> None:
+        params = body["sampling_params"]
+        if self.behind_lossy_router:
+            for name in LOST & body.keys():
+                del body[name]
+            for name in params.keys() - (SAMPLING_KEYS - LOST_SAMPLING):
+                del params[name]
+        if unknown := params.keys() - SAMPLING_KEYS:
+            await send_json(send, 400, {"error": f"Unknown sampling keys {unknown}"})
+            return
         self.requests.append(body)
         self.headers.append(headers)
         how = self.model.behaviour
         if how.status != 200:
             await send_json(send, how.status, {"error": {"message": how.message}})
             return
-        params = body["sampling_params"]
-        if unknown := params.keys() - SAMPLING_KEYS:
-            await send_json(send, 400, {"error": f"Unknown sampling keys {unknown}"})
-            return
         rid = body["rid"]
-        wanted = {"max_tokens": 1 if self.prefill else params["max_new_tokens"], **params}
+        scores = {name: body[name] for name in SCORES if name in body}
+        wanted = {"max_tokens": 1 if self.prefill else params["max_new_tokens"], **params, **scores}
         try:
             steps = self.model.start(rid, body["input_ids"], wanted)
         except ConnectionError:
@@ -134,6 +150,11 @@ class FakeSGLang:
             if index == how.end_after:
                 break
             step = await steps.get()
+            if step.refused:
+                meta = self._meta(body, Step([], []))
+                meta["finish_reason"] = {"type": "abort", "status_code": step.refused[0], "message": step.refused[1]}
+                yield json.dumps({"text": "", "output_ids": [], "meta_info": meta}).encode()
+                break
             if index == how.cut_after:
                 yield self._event(body, step)[:20]
                 raise Broken
@@ -162,16 +183,34 @@ class FakeSGLang:
             "prompt_tokens": len(body["input_ids"]),
             "weight_version": "default",
             "completion_tokens": len(step.ids),
-            "cached_tokens": self.model.behaviour.cached_tokens,
+            "cached_tokens": self.model.behaviour.cached_tokens if step.cached is None else step.cached,
         }
         if self.prefill_cached is not None:
             meta["prefill_meta_info"] = {"cached_tokens": self.prefill_cached}
         if body.get("return_logprob"):
-            meta |= self._logprobs(body, step.new if self.incremental else step.ids)
+            meta |= self._logprobs(body, step) if step.scored is None else self._scored(body, step)
             meta["output_token_logprobs_length"] = len(step.ids)
         return meta
 
-    def _logprobs(self, body: dict[str, Any], ids: list[int]) -> dict[str, Any]:
+    def _scored(self, body: dict[str, Any], step: Step) -> dict[str, Any]:
+        """Of a model that is real."""
+        entries = (step.scored or ())[-len(step.new) or len(step.ids) :] if self.incremental else step.scored or ()
+        found = {
+            "output_token_logprobs": [[entry.logprob, entry.token_id, None] for entry in entries],
+            "output_top_logprobs": [[[value, token, None] for token, value in entry.top] for entry in entries],
+        }
+        if step.scored_prompt is not None:
+            found["input_token_logprobs"] = [
+                [None if entry is None else entry.logprob, token, None]
+                for token, entry in zip(body["input_ids"], step.scored_prompt, strict=True)
+            ]
+            found["input_top_logprobs"] = [
+                entry and [[value, token, None] for token, value in entry.top] for entry in step.scored_prompt
+            ]
+        return found
+
+    def _logprobs(self, body: dict[str, Any], step: Step) -> dict[str, Any]:
+        ids = step.new if self.incremental else step.ids
         top = body["top_logprobs_num"]
         found: dict[str, Any] = {"output_token_logprobs": [[logprob_of(token), token, None] for token in ids]}
         if top:

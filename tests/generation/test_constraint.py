@@ -17,7 +17,7 @@ from paraserve.protocol.sampling import ResponseFormat
 
 SCHEMA = {"type": "object", "properties": {"temp": {"type": "number"}}, "required": ["temp"]}
 WEATHER = ToolSpec("get_weather", {"type": "object", "properties": {"city": {"type": "string"}}})
-GRAMMARS: list[ConstraintKind] = ["structural_tag", "lark"]
+GRAMMARS: list[ConstraintKind] = ["structural_tag", "lark", "ebnf"]
 ALL_STARTS = list(ReplyStart)
 
 

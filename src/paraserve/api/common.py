@@ -175,6 +175,7 @@ def routing_hints(fields: SamplingFields, request: Request) -> RoutingHints:
     return RoutingHints(
         priority=fields.priority,
         lora=fields.lora_path,
+        cache_salt=fields.cache_salt or None,
         data_parallel_rank=fields.data_parallel_rank,
         bootstrap_host=fields.bootstrap_host,
         bootstrap_port=fields.bootstrap_port,

@@ -248,6 +248,7 @@ FIELD_TEXTS: Mapping[str, str] = {
     "stop": "Strings that end the reply; they are not shown.",
     "stop_token_ids": "Tokens that end the reply.",
     "logit_bias": "Token id to what is added to its logit.",
+    "cache_salt": "Share cached prompts only with requests of the same salt; refused where the engine cannot.",
     "ignore_eos": "Go on after the end token.",
     "min_tokens": "No end token before this many tokens.",
     "skip_special_tokens": "false shows special tokens in the text.",

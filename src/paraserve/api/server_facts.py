@@ -27,6 +27,8 @@ class EngineFacts(msgspec.Struct, frozen=True, kw_only=True):
     """It leaves the reply alone until its reasoning is over."""
     prompt_logprobs: bool
     max_logprobs: int
+    logit_bias: bool
+    cache_salts: bool
     media: list[str]
 
 

@@ -98,6 +98,8 @@ async def server_info(request: Request) -> Response:
             defers_constraints=info.defers_constraints,
             prompt_logprobs=info.prompt_logprobs,
             max_logprobs=info.max_logprobs,
+            logit_bias=info.logit_bias,
+            cache_salts=info.cache_salts,
             media=sorted(info.media),
         ),
         prompt=deployment.chat.facts() if deployment.chat is not None else None,

@@ -190,4 +190,6 @@ def _common(one: EngineInfo, other: EngineInfo) -> EngineInfo:
         media=one.media & other.media,
         version=one.version,
         max_logprobs=min(one.max_logprobs, other.max_logprobs),
+        logit_bias=one.logit_bias and other.logit_bias,
+        cache_salts=one.cache_salts and other.cache_salts,
     )

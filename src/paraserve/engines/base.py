@@ -62,6 +62,8 @@ class RoutingHints:
     bootstrap_host: str | None = None
     bootstrap_port: int | None = None
     bootstrap_room: int | None = None
+    cache_salt: str | None = None
+    """Prompts are cached for requests with the same salt only: others must not learn from the times what was asked."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -140,6 +142,10 @@ class EngineInfo:
     version: str = ""
     max_logprobs: int = 20
     """The most alternatives a token that the engine gives."""
+    logit_bias: bool = True
+    """Whether a bias reaches the engine."""
+    cache_salts: bool = False
+    """Whether the engine keeps the prompt caches of different salts apart."""
 
 
 @dataclass(frozen=True, slots=True)

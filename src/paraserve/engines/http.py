@@ -141,10 +141,9 @@ class EngineHTTP:
             self._fresh = self._session(self._connector(reuse=False))
 
     async def close(self) -> None:
-        for session in (self._pooled, self._fresh):
-            if session is not None:
-                await session.close()
+        sessions = [session for session in (self._pooled, self._fresh) if session is not None]
         self._pooled = self._fresh = None
+        await asyncio.gather(*(session.close() for session in sessions))
 
     async def get(self, path: str) -> HTTPReply:
         return await self._call("GET", path, None)

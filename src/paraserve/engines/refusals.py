@@ -27,6 +27,7 @@ _UNSAFE = re.compile(
 )
 
 _INNER = re.compile(r'"message"\s*:\s*"((?:[^"\\\x00-\x1f]|\\["\\/bfnrt])*)"')
+_INNER_CUT = re.compile(r'"message"\s*:\s*"((?:[^"\\\x00-\x1f]|\\["\\/bfnrt])+)\Z')
 _JSON = re.compile(r"\{\s*['\"].*", re.DOTALL)
 
 _FIELDS = {
@@ -66,10 +67,12 @@ def engine_message(body: bytes) -> str:
         message = _message(msgspec.json.decode(body))
     except msgspec.DecodeError:
         message = body.decode(errors="replace")
-    # A router puts the worker's whole body into a message of its own: the innermost one is what was said. What is
-    # cut short (sglang-router 0.3.2 sends the worker's content-length with a longer body) is nothing to show.
+    # A router puts the worker's whole body into a message of its own: the innermost one is what was said. It may be
+    # cut short (sglang-router 0.3.2 sends the worker's content-length with a longer body).
     if inner := _INNER.findall(message):
         return str(msgspec.json.decode(f'"{inner[-1]}"'))
+    if cut := _INNER_CUT.search(message):
+        return str(msgspec.json.decode(f'"{cut[1]}"')) + "…"
     return _JSON.sub("", message).removeprefix("data:").strip(" :")
 
 

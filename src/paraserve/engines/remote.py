@@ -226,6 +226,12 @@ def check_request(request: EngineRequest, info: EngineInfo) -> None:
         if used and (min(used) < 0 or max(used) >= info.vocab_size):
             message = f"{field} holds a token id outside of the vocabulary (0 to {info.vocab_size - 1})."
             raise EngineError(400, "invalid_value", message, param=field)
+    if request.sampling.logit_bias and not info.logit_bias:
+        message = "A bias would not reach the engine: what stands in front of it leaves the field out."
+        raise EngineError(400, "unsupported_parameter", message, param="logit_bias")
+    if request.routing.cache_salt is not None and not info.cache_salts:
+        message = "The engine cannot keep the caches of different salts apart."
+        raise EngineError(400, "unsupported_parameter", message, param="cache_salt")
     if request.logprobs is not None and request.logprobs > info.max_logprobs:
         message = f"The engine gives at most {info.max_logprobs} alternatives a token."
         raise EngineError(400, "invalid_value", message, param="top_logprobs")

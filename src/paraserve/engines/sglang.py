@@ -9,8 +9,10 @@ not grow with the reply beyond what reading the bytes takes (``sglang_stream.py`
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from typing import Any
+from uuid import uuid4
 
 from paraserve.engines.base import (
     Constraint,
@@ -35,11 +37,18 @@ _FIELD: dict[ConstraintKind, str] = {
 }
 """The sampling parameter that carries a constraint. Lark has none."""
 
+_UNKNOWN = "unknown_to_sglang"
+_LOSSY_KINDS: frozenset[ConstraintKind] = frozenset({"json_schema", "json_object", "regex", "ebnf"})
+"""The constraints that come through `sglang-router` 0.3.2."""
+
 _BACKEND_KINDS: dict[str, frozenset[ConstraintKind]] = {
     "none": frozenset(),
     "outlines": frozenset({"json_schema", "json_object", "regex"}),
 }
 """What the server's ``--grammar-backend`` can obey where it is less than all."""
+
+
+logger = logging.getLogger(__name__)
 
 
 class SGLangEngine(RemoteEngine):
@@ -62,17 +71,42 @@ class SGLangEngine(RemoteEngine):
         }
         if "image" in media:
             media.add("video")
+        whole = await self._is_reached_whole()
+        if not whole:
+            logger.warning(
+                "what stands in front of SGLang at %s leaves out fields that it does not know: grammars are sent as "
+                "EBNF; logit_bias, cache_salt and constraints that wait for the end of reasoning are refused; engine "
+                "extra fields and data-parallel ranks may get lost",
+                self.http.base_url,
+            )
         return EngineInfo(
             model=self.facts.model or model.get("served_model_name") or model.get("model_path") or "unknown",
             context_length=context_length(server, self.facts.context_length),
             vocab_size=self.facts.vocab_size,
             eos_token_ids=self.facts.eos_token_ids,
-            constraints=kinds,
-            defers_constraints=bool(model.get("reasoning_parser") or server.get("reasoning_parser")),
+            constraints=kinds if whole else kinds & _LOSSY_KINDS,
+            defers_constraints=whole and bool(model.get("reasoning_parser") or server.get("reasoning_parser")),
             prompt_logprobs=True,
             media=frozenset(media),
             version=str(server.get("version", "")),
+            logit_bias=whole,
+            cache_salts=whole,
         )
+
+    async def _is_reached_whole(self) -> bool:
+        """Whether requests come to SGLang as they are sent; where that cannot be told, the answer is no.
+
+        SGLang answers 400 to a sampling parameter that it does not know. `sglang-router` forwards what it knows itself:
+        neither that parameter nor structural tags, ``logit_bias`` and ``require_reasoning``, and the reply is a 200
+        that obeys none of them.
+        """
+        params = sampling_params(Sampling(max_tokens=1)) | {_UNKNOWN: True}
+        body = {"rid": uuid4().hex, "input_ids": [0], "sampling_params": params, "stream": False}
+        try:
+            reply = await self.http.post(self.generate_path, body)
+        except EngineError:
+            return False
+        return reply.status in (400, 422)
 
     async def health(self) -> EngineHealth:
         """Whether the engine makes a token (``/health_generate``; about a second when it is idle)."""
@@ -104,6 +138,7 @@ class SGLangEngine(RemoteEngine):
         hints = {
             "priority": routing.priority,
             "lora_path": routing.lora,
+            "cache_salt": routing.cache_salt,
             "routed_dp_rank": routing.data_parallel_rank,
             "bootstrap_host": routing.bootstrap_host,
             "bootstrap_port": routing.bootstrap_port,

@@ -89,6 +89,7 @@ class VLLMEngine(RemoteEngine):
             media=frozenset({"image", "audio", "video"}),
             version=str(told.get("version", "")) if isinstance(told, dict) else "",
             max_logprobs=self._max_logprobs,
+            cache_salts=True,
         )
 
     async def health(self) -> EngineHealth:
@@ -117,6 +118,8 @@ class VLLMEngine(RemoteEngine):
             body["reasoning_ended"] = constraint.covers_reasoning or not request.in_reasoning
         if routing.priority is not None:
             body["priority"] = routing.priority
+        if routing.cache_salt is not None:
+            body["cache_salt"] = routing.cache_salt
         if routing.lora is not None:
             body["model"] = routing.lora
         if request.media:

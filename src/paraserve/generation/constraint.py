@@ -29,7 +29,7 @@ from paraserve.protocol.sampling import ResponseFormat
 CACHED_GRAMMARS = 128
 """Agents send the same tools turn after turn: the grammars of this many different requests are kept."""
 
-_TARGETS: tuple[GrammarTarget, ...] = ("structural_tag", "lark")
+_TARGETS: tuple[GrammarTarget, ...] = ("structural_tag", "lark", "ebnf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,6 +61,7 @@ class SamplingFields(UnservedFields, frozen=True, kw_only=True):
     user: str | None = None
     priority: int | None = None
     lora_path: str | None = None
+    cache_salt: str | None = None
     data_parallel_rank: int | None = None
     bootstrap_host: str | None = None
     bootstrap_port: int | None = None

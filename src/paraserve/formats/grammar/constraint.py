@@ -17,14 +17,15 @@ from paraserve.formats.grammar.nodes import AnyValue, GrammarError, Object, Sche
 from paraserve.formats.grammar.regex import ANY_CHAR, chars, without
 from paraserve.formats.grammar.schema import read_schema
 from paraserve.formats.grammar.spelling import JSON
-from paraserve.formats.grammar.structural_tag import write_structural_tag
+from paraserve.formats.grammar.structural_tag import write_ebnf, write_structural_tag
 from paraserve.formats.grammar.tree import Tree, optional, sequence
 from paraserve.formats.grammar.values import Scope, ValueWriter
 from paraserve.formats.spec import Calls, Format, Text, pieces
 from paraserve.formats.types import ReplyStart, ToolSpec
 
-GrammarTarget = Literal["structural_tag", "lark"]
-"""The JSON that SGLang and vLLM compile with xgrammar; the text that llama.cpp compiles with llguidance."""
+GrammarTarget = Literal["structural_tag", "lark", "ebnf"]
+"""The JSON that SGLang and vLLM compile with xgrammar; the text that llama.cpp compiles with llguidance; the text that
+all of them take, with the least to say of free text."""
 
 
 def tool_call_constraint(
@@ -115,6 +116,8 @@ class _Plan:
         grammar = tree.Grammar(root, self.rules)
         if self.target == "structural_tag":
             return write_structural_tag(grammar)
+        if self.target == "ebnf":
+            return write_ebnf(grammar)
         added = {text: number for text, number in (tokens or {}).items() if text.strip()}
         marking = {t: i for t, i in added.items() if self.format.needs_token(t) or t in self.format.stop_tokens}
         return write_lark(grammar, marking)

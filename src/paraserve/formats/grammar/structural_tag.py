@@ -1,8 +1,9 @@
-"""Writes a grammar tree as an xgrammar structural tag: the JSON that SGLang and vLLM compile.
+"""Writes a grammar tree as what xgrammar compiles for SGLang and vLLM: the JSON of a structural tag, or EBNF alone.
 
 Knows xgrammar's node types and its EBNF, nothing of schemas or families. Invariants: markers are text (xgrammar
-matches a marker token by its text); free text is an ``any_text`` node that excludes its markers; all else is EBNF,
-whose rules are shared. xgrammar has no intersections, so a tree with one is refused before it gets here.
+matches a marker token by its text); in a structural tag, free text is an ``any_text`` node that excludes its markers;
+all else is EBNF, whose rules are shared, and which spells free text as a language that holds no beginning of a marker.
+xgrammar has no intersections, so a tree with one is refused before it gets here.
 """
 
 from __future__ import annotations
@@ -51,6 +52,11 @@ def write_structural_tag(grammar: Grammar) -> str:
     """``grammar`` as the text of ``{"type": "structural_tag", …}``."""
     node = _Writer(grammar).node(grammar.root)
     return json.dumps({"type": "structural_tag", "format": node}, ensure_ascii=False)
+
+
+def write_ebnf(grammar: Grammar) -> str:
+    """``grammar`` as EBNF, for an engine that no structural tag reaches."""
+    return _Ebnf(grammar).text(grammar.root)
 
 
 class _Writer:
@@ -160,6 +166,9 @@ class _Ebnf:
                 return f"{_quoted(before)} {_regular(regex)} {_quoted(after)}"
             case Until(close, excludes, regex):
                 return f"{self.text_without(excludes, regex)} {_quoted(close)}"
+            case Tail(excludes, first):
+                begun = "" if first is None else _regular(without(first, chars("".join(w[0] for w in excludes)))) + " "
+                return begun + self.text_without(excludes, None)
             case Row(items):
                 return " ".join(self.expression(item) for item in items)
             case Choice(items):

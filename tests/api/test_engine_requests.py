@@ -1,0 +1,148 @@
+"""What an engine is asked for, and what becomes of its answer, from the HTTP request to the engine's own words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.api.wire import CHAT, COMPLETIONS, chunks, folded, frames, post, unfolded
+from tests.toy import client, deployment, engine, reply
+
+from paraserve.engines.base import EngineError, EngineRequest
+from paraserve.engines.remote import ModelFacts
+from paraserve.engines.sglang import SGLangEngine
+from paraserve.engines.vllm import VLLMEngine
+
+TAGS = frozenset({"json_schema", "json_object", "regex", "ebnf", "structural_tag"})
+SCHEMA = {"type": "object", "properties": {"temp": {"type": "number"}}, "required": ["temp"]}
+WANTED = {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
+CALL = '<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'
+ON, OFF = {"chat_template_kwargs": {"thinking": True}}, {"chat_template_kwargs": {"thinking": False}}
+
+
+def sglang(request: EngineRequest) -> dict[str, Any]:
+    return SGLangEngine("http://engine", ModelFacts(1000)).body(request)
+
+
+def vllm(request: EngineRequest) -> dict[str, Any]:
+    return VLLMEngine("http://engine", ModelFacts(1000)).body(request)
+
+
+async def asked(path: str = CHAT, *, text: str = "Hello.", **fields: Any) -> EngineRequest:
+    """What the engine was asked, by a whole request and by a stream alike but for their names."""
+    scripted = engine(reply(text), constraints=TAGS)
+    async with client(deployment(scripted)) as http:
+        for stream in (False, True):
+            assert (await post(http, path, stream=stream, **fields)).status_code == 200
+    whole, streamed = scripted.requests
+    assert sglang(whole) | {"rid": ""} == sglang(streamed) | {"rid": ""}
+    return whole
+
+
+async def test_the_engine_s_reasoning_flag_follows_the_prompt_and_not_the_endpoint() -> None:
+    """Record 37."""
+    assert sglang(await asked(**ON))["require_reasoning"]
+    assert not sglang(await asked(**OFF))["require_reasoning"]
+    assert sglang(await asked(COMPLETIONS, prompt="<|user|>hi<|assistant|>\n<think>"))["require_reasoning"]
+    assert not sglang(await asked(COMPLETIONS, prompt="<|user|>hi<|assistant|>\n<think></think>"))["require_reasoning"]
+
+
+async def both(text: str, **fields: Any) -> dict[str, Any]:
+    """The only choice of a reply, the same streamed and whole."""
+    async with client(deployment(engine(reply(text), constraints=TAGS))) as http:
+        whole = unfolded((await post(http, **fields)).json())[0]
+        streamed = folded(chunks((await post(http, stream=True, **fields)).text))[0]
+    for call in [*whole["tool_calls"], *streamed["tool_calls"]]:
+        call.pop("id")
+    assert whole == streamed
+    return whole
+
+
+async def test_a_schema_beside_tools_leaves_the_model_both_ways() -> None:
+    """Record 102: the grammar has the call and the JSON in it, and either reply is what it is."""
+    fields = {"response_format": WANTED, "tools": [WEATHER], **OFF}
+    constraint = (await asked(**fields)).constraint
+    assert constraint is not None
+    assert "get_weather" in constraint.value
+    assert "temp" in constraint.value
+    called = await both(CALL, **fields)
+    assert (called["tool_calls"], called["content"]) == (
+        [{"name": "get_weather", "arguments": '{"city": "Oslo"}'}],
+        "",
+    )
+    assert (await both('{"temp": 1}', **fields))["content"] == '{"temp": 1}'
+
+
+async def test_without_thinking_a_schema_holds_from_the_first_token_and_its_json_is_content() -> None:
+    """Record 103."""
+    request = await asked(response_format=WANTED, **OFF)
+    assert not sglang(request)["require_reasoning"]
+    assert vllm(request)["reasoning_ended"]
+    assert "</think>" not in json.dumps(vllm(request)["sampling_params"]["structured_outputs"])
+    message = await both('{"temp": 1}', response_format=WANTED, **OFF)
+    assert (message["content"], message["reasoning_content"]) == ('{"temp": 1}', "")
+
+
+def flat(node: dict[str, Any]) -> list[dict[str, Any]]:
+    """The parts of a sequence, those of the sequences in it among them."""
+    return [part for item in node["elements"] for part in flat(item)] if node["type"] == "sequence" else [node]
+
+
+@pytest.mark.parametrize("wanted", [WANTED, {"type": "json_object"}], ids=lambda wanted: wanted["type"])
+async def test_with_thinking_the_reasoning_is_free_and_the_json_comes_after_its_end(wanted: dict[str, Any]) -> None:
+    """Records 104 and 105: the grammar itself has the end of the reasoning in it, so that the engine needs no parser of
+    its own (it applies the grammar from the first token), and thinking stays on."""
+    request = await asked(response_format=wanted, **ON)
+    assert sglang(request)["require_reasoning"] is False
+    assert vllm(request)["reasoning_ended"] is True
+    free, end, *content = flat(json.loads(sglang(request)["sampling_params"]["structural_tag"])["format"])
+    assert free["type"] == "any_text"
+    assert end == {"type": "const_string", "value": "</think>"}
+    assert content
+    message = await both('hm</think>\n{"temp": 1}', response_format=wanted, **ON)
+    assert (message["reasoning_content"], json.loads(message["content"])) == ("hm", {"temp": 1})
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "get_weather"}}])
+async def test_an_engine_that_fails_where_the_reasoning_ends_is_an_error_in_both_modes(choice: Any) -> None:
+    """Record 107."""
+    crash = EngineError(502, "engine_error", "The engine failed (500).", retryable=True)
+    scripted = engine(reply("hm</think>never", error=crash, error_after=len("hm") + 1), constraints=TAGS)
+    async with client(deployment(scripted)) as http:
+        fields = {"tools": [WEATHER], "tool_choice": choice, **ON}
+        whole = await post(http, **fields)
+        assert (whole.status_code, whole.json()["error"]["code"]) == (502, "engine_error")
+        *parts, last = map(json.loads, frames((await post(http, stream=True, **fields)).text))
+    assert folded(parts)[0]["reasoning_content"] == "hm"
+    assert last["error"]["code"] == "engine_error"
+    assert all("</think>" in sglang(request)["sampling_params"]["structural_tag"] for request in scripted.requests)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"type": "json_schema"},
+        {"type": "json_schema", "json_schema": {"name": "a", "schema": {"$ref": "#/$defs/unknown"}}},
+    ],
+    ids=["no schema", "unknown $ref"],
+)
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_schema_that_cannot_be_served_is_the_client_s_400(
+    path: str, stream: bool, wanted: dict[str, Any]
+) -> None:
+    """Record 109."""
+    scripted = engine(constraints=TAGS)
+    async with client(deployment(scripted)) as http:
+        answer = await post(http, path, response_format=wanted, stream=stream)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"].startswith("response_format")
+    assert scripted.requests == []
