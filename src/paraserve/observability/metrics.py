@@ -105,6 +105,7 @@ class Metrics:
         self._in_flight = Children(
             self._gauge("requests_in_flight", "Requests that are being answered.", ["endpoint"], "livesum")
         )
+        self._gauge("workers", "Processes that serve.", [], "livesum").set(1)
         self._queued = self._gauge("requests_queued", "Requests that wait for a place.", [], "livesum")
         self._errors = self._counter("request_errors", "Requests that got an error, by its code.", ["code"])
         self._policies = self._counter("policy_applied", "Requests that a policy changed or refused.", ["policy"])

@@ -67,12 +67,21 @@ async def _work(end: socket.socket, slots: list[socket.socket]) -> int:
     configure_logging(job.settings, sys.stderr)
     worker = Worker(job, channel, slots)
     listener = asyncio.create_task(worker.listen(lines))
+    listener.add_done_callback(_end_with_supervisor)
     try:
         return await worker.serve()
     finally:
         listener.cancel()
         await channel.flush()
         channel.close()
+
+
+def _end_with_supervisor(listener: asyncio.Task[None]) -> None:
+    """Nobody is listened to any longer. What still runs here would have no end."""
+    if listener.cancelled():
+        return
+    log.critical("the supervisor is gone: this worker ends", exc_info=listener.exception())
+    os._exit(SUPERVISOR_GONE)
 
 
 class Worker:
@@ -131,7 +140,7 @@ class Worker:
         """Do as the supervisor says, until it is gone."""
         async for line in lines:
             match read_by_worker(line):
-                case EngineReady(engine):
+                case EngineReady(engine) if not self._engine.done():
                     self._engine.set_result(engine)
                 case Placed() | Refused() as answer if self._admission is not None:
                     self._admission.answer(answer)
@@ -139,8 +148,6 @@ class Worker:
                     await self._server.adopt(slot)
                 case Release(slot) if self._server is not None:
                     self._server.release(slot)
-        log.critical("the supervisor is gone: this worker ends")
-        os._exit(SUPERVISOR_GONE)
 
 
 class WorkerServer(HTTPServer):
