@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+import trustme
+from cryptography import x509
 from tests.e2e.conftest import Server
 
 from paraserve.engines.embedded import default_model_path
@@ -396,6 +399,53 @@ def test_a_worker_that_cannot_start_is_given_up_and_the_others_go_on(scripted, t
     os.kill(other, signal.SIGKILL)
     assert server.wait_for_exit(60) == 1
     assert "no worker is left" in server.log.read_text()
+
+
+def certificate(place: Path, authority: trustme.CA) -> int:
+    """Write one; returns its serial number."""
+    issued = authority.issue_cert("127.0.0.1")
+    chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
+    place.write_bytes(issued.private_key_pem.bytes() + chain)
+    return x509.load_pem_x509_certificate(chain).serial_number
+
+
+def serials(server: Server, count: int = 12) -> set[int]:
+    """Of the certificates that new connections get."""
+    where = (urlsplit(server.url).hostname or "", urlsplit(server.url).port or 0)
+    return {
+        x509.load_pem_x509_certificate(ssl.get_server_certificate(where).encode()).serial_number for _ in range(count)
+    }
+
+
+def test_every_worker_takes_up_new_certificates_and_withdrawn_keys(scripted, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    pem, keys = tmp_path / "server.pem", tmp_path / "keys"
+    first = certificate(pem, authority)
+    keys.write_text("sesame\nthyme\n")
+    server = scripted(SLOW, "--ssl-certfile", str(pem), "--api-key-file", str(keys))
+    assert serials(server) == {first}
+    second = certificate(pem, authority)
+    keys.write_text("thyme\n")
+    os.kill(workers_of(server)[0], signal.SIGKILL)
+    time.sleep(2.0)  # a key that is withdrawn is so within a second
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    for key, status in (("sesame", 401), ("thyme", 200)):
+        headers = {"authorization": f"Bearer {key}"}
+        answers = on_new_connections(server, "/v1/models", headers=headers, verify=trusting)
+        assert {answer.status_code for answer in answers} == {status}
+    assert eventually(lambda: serials(server) == {second})
+
+
+@pytest.mark.parametrize("seconds", [0.2, 1.0, 2.0])
+def test_a_start_that_is_stopped_leaves_nothing_behind(start, seconds: float) -> None:
+    server = start(ready=False)
+    time.sleep(seconds)
+    below = list(children(server.process.pid))
+    server.process.send_signal(signal.SIGTERM)
+    assert server.wait_for_exit(20) in (0, 128 + signal.SIGTERM, -signal.SIGTERM)
+    assert eventually(lambda: not any(map(alive, below)), 5)
+    assert "Traceback" not in server.log.read_text()
 
 
 @pytest.mark.parametrize(
