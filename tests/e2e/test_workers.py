@@ -164,17 +164,24 @@ def worker_with(server: Server, stream: Stream) -> int:
 def on_every_worker(server: Server, **fields: Any) -> dict[int, list[Stream]]:
     """Streams until each worker has one."""
     streams: dict[int, list[Stream]] = {pid: [] for pid in workers_of(server)}
-    for _ in range(20):
+    for _ in range(12):
         stream = Stream(server, **fields)
         streams[worker_with(server, stream)].append(stream)
         if all(streams.values()):
             return streams
-    raise AssertionError("one worker got no connection of twenty")
+    raise AssertionError("one worker got no connection of twelve")
 
 
 def on_new_connections(server: Server, path: str, count: int = 12, **options: Any) -> list[httpx.Response]:
     """As many workers as there are answer, but for a chance of one in two thousand."""
     return [httpx.get(server.url + path, timeout=30, **options) for _ in range(count)]
+
+
+def replace_one(server: Server) -> None:
+    """Kill a worker and wait until there is another in its place."""
+    killed = workers_of(server)[0]
+    os.kill(killed, signal.SIGKILL)
+    assert eventually(lambda: killed not in workers_of(server) and metric(server, "workers") == WORKERS, 30)
 
 
 def refuses(server: Server) -> bool:
@@ -189,9 +196,12 @@ def refuses(server: Server) -> bool:
 
 # With the real engine
 
+ROOMY = ("--parallel", "12", "--context-length", "1024")
+"""So many slots that no stream waits for another until each worker has one."""
+
 
 def test_every_worker_serves_the_one_engine_and_the_numbers_add_up(start) -> None:
-    server = start("--served-model-name", "small")
+    server = start("--served-model-name", "small", *ROOMY)
     streams = on_every_worker(server, temperature=0, max_tokens=60, ignore_eos=True)
     replies = [re.findall(r'"content":"([^"]*)"', stream.end()) for lot in streams.values() for stream in lot]
     assert len({"".join(reply) for reply in replies}) == 1
@@ -227,7 +237,7 @@ def test_replies_are_those_of_a_single_process(start) -> None:
 
 
 def test_a_killed_worker_takes_only_its_own_streams_and_is_started_again(start) -> None:
-    server = start()
+    server = start(*ROOMY)
     streams = on_every_worker(server, max_tokens=300, ignore_eos=True, temperature=0)
     (killed, lost), (_, kept) = streams.items()
     os.kill(killed, signal.SIGKILL)
@@ -251,21 +261,21 @@ def test_a_killed_worker_takes_only_its_own_streams_and_is_started_again(start) 
 
 
 def test_sigterm_lets_the_streams_of_all_workers_end_and_exits_with_zero(start) -> None:
-    server = start("--drain-timeout", "30")
+    server = start("--drain-timeout", "60", *ROOMY)
     engine, workers = engine_of(server), workers_of(server)
     streams = on_every_worker(server, max_tokens=60, ignore_eos=True)
     server.process.send_signal(signal.SIGTERM)
     assert eventually(lambda: refuses(server), 5)
     assert all(stream.whole for lot in streams.values() for stream in lot)
-    assert server.wait_for_exit(40) == 0
+    assert server.wait_for_exit(70) == 0
     assert not any(map(alive, [engine, *workers]))
     assert "Traceback" not in server.log.read_text()
 
 
 def test_a_dead_engine_is_told_by_every_worker_and_kills_none(start) -> None:
-    server = start()
+    server = start(*ROOMY)
     workers = workers_of(server)
-    streams = on_every_worker(server, max_tokens=2000, ignore_eos=True)
+    streams = on_every_worker(server, max_tokens=900, ignore_eos=True)
     os.kill(engine_of(server), signal.SIGKILL)
     for lot in streams.values():
         assert all('"code":"engine_disconnected"' in stream.end() for stream in lot)
@@ -280,7 +290,7 @@ def test_a_dead_engine_is_told_by_every_worker_and_kills_none(start) -> None:
 def test_with_a_killed_supervisor_workers_and_engine_end(start) -> None:
     server = start()
     processes = [*workers_of(server), engine_of(server)]
-    stream = Stream(server, max_tokens=2000, ignore_eos=True)
+    stream = Stream(server, max_tokens=4000, ignore_eos=True)
     server.process.kill()
     assert eventually(lambda: not any(map(alive, processes)), 10)
     assert not stream.whole
@@ -485,6 +495,19 @@ def test_the_metrics_directory_is_gone_after_the_end(scripted) -> None:
     assert directory.stat().st_mode & 0o777 == 0o700
     server.stop()
     assert not directory.exists()
+
+
+def test_counts_outlive_their_workers_and_restarts_leave_no_files_behind(scripted) -> None:
+    server = scripted({"text": "short"})
+    environment = Path(f"/proc/{workers_of(server)[0]}/environ").read_bytes().split(b"\0")
+    (directory,) = (Path(line.partition(b"=")[2].decode()) for line in environment if b"MULTIPROC" in line)
+    files = set(directory.iterdir())
+    for sent in (12, 24, 36):
+        assert statuses(server, 12) == [200] * 12
+        assert metric(server, "requests_total", 'status="200",stream="true"') == sent
+        replace_one(server)
+    assert metric(server, "requests_total", 'status="200",stream="true"') == 36
+    assert set(directory.iterdir()) == files
 
 
 def test_tokens_of_a_reply_that_runs_are_counted_whoever_answers_the_scrape(scripted) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.workers.played import Played
 
 from paraserve.admission import AdmissionLimits, LocalAdmission
 from paraserve.progress import StartError
@@ -16,35 +17,6 @@ from paraserve.settings import ServerSettings
 from paraserve.workers import slots
 from paraserve.workers.channel import Adopt, Closing, Enter, Failed, Ready, Release
 from paraserve.workers.slots import GIVE_UP_AFTER, LONGEST_WAIT, Workers, WorkersPlan
-
-
-class Played:
-    """A worker that says what the test makes it say."""
-
-    pids = iter(range(10_000_000, 20_000_000))
-
-    def __init__(self) -> None:
-        self.pid = next(self.pids)
-        self.ready = self.served = False
-        self.told: list[Any] = []
-        self._says: asyncio.Queue[Any] = asyncio.Queue()
-
-    def tell(self, message: Any) -> None:
-        self.told.append(message)
-
-    def say(self, *messages: Any) -> None:
-        for message in messages:
-            self._says.put_nowait(message)
-
-    def die(self) -> None:
-        self.say(None)
-
-    async def messages(self) -> AsyncIterator[Any]:
-        while (message := await self._says.get()) is not None:
-            yield message
-
-    async def ended(self) -> str:
-        return "signal SIGKILL"
 
 
 class House:

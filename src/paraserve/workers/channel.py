@@ -26,6 +26,7 @@ class Job(msgspec.Struct, frozen=True, tag="job"):
         created: when the server was started, seconds of the epoch: all workers show the same.
         first: whether it tells the steps of its start and logs its warnings; the others would repeat them.
         shares_engine: whether a `SharedEngine` follows.
+        metrics: the name under which it keeps its metrics: its predecessor's in the slot, whose counts it goes on from.
     """
 
     settings: ServerSettings
@@ -33,6 +34,7 @@ class Job(msgspec.Struct, frozen=True, tag="job"):
     created: int
     first: bool
     shares_engine: bool
+    metrics: str
 
 
 class EngineReady(msgspec.Struct, frozen=True, tag="engine"):

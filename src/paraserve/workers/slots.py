@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -102,7 +103,7 @@ class Workers:
             if self._stopping:
                 return
             if not self._all_ready.is_set():
-                raise StartError(end.reason or f"a worker {end.how} while it started")
+                raise StartError(end.reason or f"at the start worker {slot} {end.how}")
             failures = 0 if end.served else failures + 1
             if failures == GIVE_UP_AFTER:
                 log.critical("worker %d does not start: %s; the others go on without it", slot, end.reason or end.how)
@@ -131,7 +132,7 @@ class Workers:
         """Do what the worker asks for until it is gone. Returns what it says was wrong."""
         plan = self._plan
         first = slot == 0 and not self._all_ready.is_set()
-        worker.tell(Job(plan.settings, slot, plan.created, first, plan.shares_engine))
+        worker.tell(Job(plan.settings, slot, plan.created, first, plan.shares_engine, _metrics_name(slot)))
         if self._engine is not None:
             worker.tell(EngineReady(self._engine))
         places = PlacesOfWorker(plan.admission, worker.tell)
@@ -170,7 +171,7 @@ class Workers:
 
     def _left(self, slot: int, worker: WorkerProcess) -> None:
         del self._living[slot]
-        mark_process_dead(worker.pid, str(self._plan.metrics))  # type: ignore[no-untyped-call]
+        mark_process_dead(_metrics_name(slot), str(self._plan.metrics))  # type: ignore[no-untyped-call]
         self._away_from(slot, worker)
 
     def _away_from(self, slot: int, worker: WorkerProcess) -> None:
@@ -184,6 +185,11 @@ class Workers:
 
     def _ready(self) -> list[WorkerProcess]:
         return [worker for worker in self._living.values() if worker.ready]
+
+
+def _metrics_name(slot: int) -> str:
+    """A slot's, not a process's: else each restart would leave files behind. Servers may share the directory."""
+    return f"{os.getpid()}-{slot}"
 
 
 def _intention(wait: float, reason: str) -> str:

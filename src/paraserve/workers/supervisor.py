@@ -107,6 +107,7 @@ class Supervisor:
         self._asked_to_stop = asyncio.Event()
         self._hurried = asyncio.Event()
         self._started = False
+        self._watching: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
         """Returns the exit code. Raises `EngineStartError` and `StartError`."""
@@ -126,6 +127,8 @@ class Supervisor:
             await self._stop(keeping)
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
+            if self._watching is not None:
+                self._watching.cancel()
             if self._engine is not None:
                 await self._engine.stop()
         return 0 if self._started or self._signal is None else 128 + self._signal
@@ -140,9 +143,12 @@ class Supervisor:
         where = url_of(self._plan.settings, self._sockets[0])
         self._progress.step(f"ready on {where}", {**facts, "workers": count})
         if self._engine is not None:
-            code = await self._engine.wait()
-            if not self._asked_to_stop.is_set():
-                log.critical("the engine's process has ended with code %d: requests fail until a restart", code)
+            self._watching = asyncio.create_task(self._watch(self._engine))
+
+    async def _watch(self, engine: EngineOfAll) -> None:
+        code = await engine.wait()
+        if not self._asked_to_stop.is_set():
+            log.critical("the engine's process has ended with code %d: requests fail until a restart", code)
 
     async def _stop(self, keeping: Sequence[asyncio.Task[None]]) -> None:
         """Drain all workers at once; those that do not end are killed."""
@@ -151,7 +157,7 @@ class Supervisor:
             listening.close()
         living = self._workers.stop()
         for worker in living:
-            worker.signal(signal.SIGTERM if worker.ready else signal.SIGKILL)
+            worker.signal(signal.SIGTERM if worker.served else signal.SIGKILL)
         ends = [asyncio.create_task(worker.ended()) for worker in living]
         if ends:
             hurry = asyncio.create_task(self._hurry(living))

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import cast
 
+from prometheus_client import values
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
@@ -62,9 +63,14 @@ def main() -> int:
 async def _work(end: socket.socket, slots: list[socket.socket]) -> int:
     channel = await Channel.over(end)
     lines = channel.lines()
-    job = read_by_worker(await anext(lines))
+    first = await anext(lines, None)
+    if first is None:
+        return SUPERVISOR_GONE
+    job = read_by_worker(first)
     assert isinstance(job, Job)
     configure_logging(job.settings, sys.stderr)
+    # Before the first metric is made.
+    values.ValueClass = values.MultiProcessValue(lambda: job.metrics)  # type: ignore[no-untyped-call]
     worker = Worker(job, channel, slots)
     listener = asyncio.create_task(worker.listen(lines))
     listener.add_done_callback(_end_with_supervisor)
