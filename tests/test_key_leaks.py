@@ -35,6 +35,7 @@ from tests.toy import deployment, engine, reply
 GIVEN = "given-correct/horse+battery=="
 FILED = 'filed"staple\\of/keys'
 GUESS = "guessed-wrong-horse.battery"
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 STRAY = "sk-proj-0123456789abcdefghij"
 """A key of another service, presented nowhere."""
 KEYS = pytest.mark.parametrize("key", [GIVEN, FILED, GUESS], ids=["given", "filed", "wrong"])
@@ -196,6 +197,7 @@ PLACES = {
     "request id": lambda key: (CHAT, {"x-request-id": key}),
     "referer": lambda key: (CHAT, {"referer": f"http://page/?key={key}"}),
     "user agent": lambda key: (CHAT, {"user-agent": key}),
+    "trace state": lambda key: (CHAT, {"traceparent": TRACE, "tracestate": f"vendor={key}"}),
     "routing key": lambda key: (CHAT, {"x-smg-routing-key": key}),
 }
 

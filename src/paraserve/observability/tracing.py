@@ -20,6 +20,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from paraserve import __version__
 from paraserve.generation.run import EngineRun
 from paraserve.observability.record import RequestRecord
+from paraserve.observability.secrets import client_text
 
 CONTEXT_HEADERS = ("traceparent", "tracestate")
 
@@ -47,7 +48,7 @@ class Tracing:
 
     def begin(self, record: RequestRecord, headers: Mapping[str, str]) -> Trace:
         """The trace that the client's headers belong to, or a new one."""
-        carrier = {name: headers[name] for name in CONTEXT_HEADERS if name in headers}
+        carrier = {name: client_text(headers[name]) for name in CONTEXT_HEADERS if name in headers}
         clock = time_ns() - int(perf_counter() * 1e9)
         span = self._tracer.start_span(
             f"{record.method} {record.endpoint}",
