@@ -35,7 +35,6 @@ from paraserve.formats.expressions import (
     begins,
     example,
     flat,
-    is_fixed,
     literal,
     literals,
     read_pattern,
@@ -62,8 +61,6 @@ class Anchor:
     """All pieces of literal text in it, for the tokens that must stay in the text."""
     example: str
     """The shortest text that it matches, of several the first."""
-    fixed: bool
-    """It matches the example and nothing else."""
     names: frozenset[str]
     empty: bool
     """It may match nothing (a lookahead)."""
@@ -147,7 +144,6 @@ def _compile(node: Node) -> Anchor:
         first="|".join(sorted(beginning.sources)),
         literals=tuple(dict.fromkeys(literals(node))),
         example=example(node),
-        fixed=is_fixed(node),
         names=names,
         empty=beginning.nullable,
     )

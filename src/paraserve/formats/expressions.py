@@ -9,7 +9,7 @@ or of what an expression is for. Invariant: every tree that leaves it matches a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 _MAX_SPACE = 64
@@ -337,14 +337,3 @@ def example(node: Node) -> str:
             return example(item)
         case _:
             return ""
-
-
-def is_fixed(node: Node) -> bool:
-    return all(isinstance(n, Row | Named) or (isinstance(n, Char) and n.literal is not None) for n in walk(node)) or (
-        isinstance(node, Either) and len(node.items) == 1 and is_fixed(node.items[0])
-    )
-
-
-def names_in(node: Node) -> Mapping[str, Node]:
-    """The named groups of an expression."""
-    return {part.name: part.item for part in walk(node) if isinstance(part, Named)}

@@ -60,6 +60,8 @@ class Regions:
     items: tuple[Region, ...]
     frame: Anchor | None = None
     """What begins a message. Where every field has delimiters, a model may write it between two of them."""
+    unwritten: str = ""
+    """Why no spelling of calls can be given to write (`Format.calls`)."""
 
     @property
     def implicit(self) -> Region | None:
@@ -77,6 +79,18 @@ class Regions:
         for region in self.items:
             for anchor in (region.open, region.close):
                 yield from anchor.literals if anchor else ()
+
+    def spells(self, opening: str, name: str) -> bool:
+        """Whether what opens a call, with arguments behind it, is read as one of this name."""
+        region = self.first(RegionKind.CALLS)
+        match = region.open.full.match(opening + "{") if region and region.open else None
+        return match is not None and match.end() == len(opening) and match.groupdict().get("name", name) == name
+
+    @property
+    def call_ends(self) -> tuple[str, ...]:
+        """What ends a region of calls wherever it stands."""
+        region = self.first(RegionKind.CALLS)
+        return region.close.literals if region and region.close else ()
 
     def watch(self, inside: Region | None, *, may_reason: bool) -> AnchorSet[Edge]:
         """The delimiters that mean something: of an open region its own end; else every beginning."""

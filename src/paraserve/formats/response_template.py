@@ -10,12 +10,21 @@ refused as a whole, never half understood: then the chat template decides.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from paraserve.formats.anchors import Anchor, literal_anchor, pattern_anchor
-from paraserve.formats.expressions import UnsafePatternError
+from paraserve.formats.expressions import (
+    Char,
+    Named,
+    Node,
+    Repeat,
+    Row,
+    UnsafePatternError,
+    example,
+    read_pattern,
+)
 from paraserve.formats.region_content import UnsupportedTemplateError, body_reader, check_transform
 from paraserve.formats.regions import Region, RegionKind, Regions
 from paraserve.formats.spec import (
@@ -43,13 +52,6 @@ _FIELD_KEYS = frozenset(
     (*_DELIMITER_KEYS, "content", "content_args", "repeats", "join", "optional", "transform", "transform_each")
 )
 _PLACEHOLDER = re.compile(r"\{(\w+(?:\.\w+)*)\}")
-_TOKENS = re.compile(
-    r"(?P<group>\(\?P<(?P<name>\w+)>(?:\\.|\[(?:\\.|[^\]\\])*\]|[^()\\\[])*\))"
-    r"|(?P<space>(?:\\s|\\n|\n| )[*?]|\\s\+)"
-    r"|(?P<count>\\d[*+])"
-    r"|\\n|\\(?P<escaped>[^\w\s])"
-    r"|(?P<plain>[^\\()\[\]{}.*+?|^$]|[{}\]])"
-)
 
 
 def read_response_template(template: Mapping[str, Any], *, name: str = "response_template") -> Format:
@@ -68,7 +70,11 @@ def read_response_template(template: Mapping[str, Any], *, name: str = "response
             block = Reasoning(reasoning.open.example, reasoning.close.example if reasoning.close else "")
         content = regions.first(RegionKind.CONTENT)
         opener = content.open.example if content is not None and content.open is not None else ""
-        return Format(name, reasoning=block, regions=regions, content_open=opener)
+        try:
+            calls = (_written_calls(template["fields"]["tool_calls"]),) if "tool_calls" in template["fields"] else ()
+        except UnsupportedTemplateError as error:
+            calls, regions = (), replace(regions, unwritten=str(error))
+        return Format(name, reasoning=block, calls=calls, regions=regions, content_open=opener)
 
 
 def compile_response_template(template: Mapping[str, Any], *, name: str = "response_template") -> Format:
@@ -85,7 +91,7 @@ def compile_response_template(template: Mapping[str, Any], *, name: str = "respo
         if field_name in _REASONING_FIELDS:
             reasoning = _reasoning(field_name, field)
         elif field_name == "tool_calls":
-            calls = (_calls(field),)
+            calls = (_calls(field, *(_anchor("tool_calls", field, edge) for edge in ("open", "close"))),)
         elif field_name == "content":
             content = _content(field)
         else:
@@ -114,8 +120,7 @@ def _reasoning(name: str, field: Mapping[str, Any]) -> Reasoning:
     return Reasoning(opening, closing, open_after="\n", close_before="\n", close_after="\n\n")
 
 
-def _calls(field: Mapping[str, Any]) -> Calls:
-    opening, closing = (_anchor("tool_calls", field, edge) for edge in ("open", "close"))
+def _calls(field: Mapping[str, Any], opening: str, closing: str) -> Calls:
     if not opening:
         raise UnsupportedTemplateError("tool_calls: needs an opening anchor")
     name, arguments = _function(field)
@@ -176,7 +181,7 @@ def _arguments(field: Mapping[str, Any]) -> Arguments:
 
 
 def _parameters(options: Mapping[str, Any]) -> Parameters:
-    template = "".join(_template(str(options.get("tag_pattern", "")), {"key": "{key}", "value": "\0"}))
+    template = _template(str(options.get("tag_pattern", "")), {"key": "{key}", "value": "\0"})
     opening, mark, closing = template.partition("\0")
     if not mark or "{key}" not in opening or not closing.strip() or options.get("merge_duplicates"):
         raise UnsupportedTemplateError("tool_calls: tag_pattern must be a key, a value and a closing literal")
@@ -211,27 +216,49 @@ def _anchor(name: str, field: Mapping[str, Any], edge: str) -> str:
     if pattern is None:
         return ""
     try:
-        return "".join(_template(str(pattern), {"name": "{name}", "id": "{id}"}))
+        return _template(str(pattern), {"name": "{name}", "id": "{id}"})
     except UnsupportedTemplateError as error:
         raise UnsupportedTemplateError(f"{name}: {error}") from error
 
 
-def _template(pattern: str, groups: Mapping[str, str]) -> Iterator[str]:
-    """A regular expression of literals, whitespace and named groups, as a template."""
-    position = 0
-    while position < len(pattern):
-        match = _TOKENS.match(pattern, position)
-        if match is None or (match["name"] and match["name"] not in groups):
+def _template(pattern: str, groups: Mapping[str, str], *, exact: bool = True) -> str:
+    """An expression as a template: of literals, whitespace and named groups, or (where it need not be ``exact``) one
+    text that it matches, with its groups."""
+
+    def written(node: Node) -> str:
+        match node:
+            case Row(items):
+                return "".join(map(written, items))
+            case Named(name) if name in groups:
+                return groups[name]
+            case Char(literal=str(char)):
+                return char
+            case Repeat(Char(source=r"\d")) if exact:
+                return "{index}"
+            case Repeat(Char() as item) if exact and item.members and all(char.isspace() for char in item.members):
+                return "\n"
+        if exact:
             raise UnsupportedTemplateError(f"the pattern {pattern!r} is more than literals and named groups")
-        position = match.end()
-        if match["name"]:
-            yield groups[match["name"]]
-        elif match["count"]:
-            yield "{index}"
-        elif match["space"]:
-            yield "\n"
-        else:
-            yield match["escaped"] or match["plain"] or "\n"
+        return example(node)
+
+    try:
+        return written(read_pattern(pattern))
+    except UnsafePatternError as error:
+        raise UnsupportedTemplateError(str(error)) from error
+
+
+def _written_calls(field: Mapping[str, Any]) -> Calls:
+    """A spelling of calls that the field's region reads back, though it may read others as well."""
+    content = field.get("content", "text")
+    if content not in ("text", "json", "python-call-list") or "close_pattern" in field:
+        what = f"content {content!r}" if "close_pattern" not in field else "a closing pattern"
+        raise UnsupportedTemplateError(f"tool_calls: {what} is read, and no grammar can be made of it")
+    one = {
+        edge: texts if isinstance(texts, str) else texts[0] for edge in ("open", "close") if (texts := field.get(edge))
+    }
+    opening = one.get("open") or _template(str(field["open_pattern"]), {"name": "{name}"}, exact=False)
+    plain = {**field, "content": "json" if content == "text" else content, "content_args": {}}
+    return replace(_calls(plain, opening, one.get("close", "")), before="")
 
 
 # Regions

@@ -142,7 +142,7 @@ class Format:
     calls: tuple[Calls, ...] = ()
     channels: Channels | None = None
     regions: Regions | None = None
-    """In place of ``calls``: a declaration that says more than a description can. It is read, and not written."""
+    """A declaration that says more than a description can. Replies are read by it; ``calls`` is only written then."""
     lead: str = ""
     """Separator that the model writes after a bare header, or after a block of reasoning that the prompt closed."""
     content_open: str = ""
@@ -203,7 +203,7 @@ def compose(reasoning: Format, tools: Format) -> Format:
 def _compose_regions(reasoning: Format, tools: Format) -> Format:
     """One half of a declaration; the other half can only be nothing."""
     if tools == PLAIN and reasoning.regions:
-        return replace(reasoning, regions=reasoning.regions.without(RegionKind.CALLS))
+        return replace(reasoning, calls=(), regions=reasoning.regions.without(RegionKind.CALLS))
     if reasoning == PLAIN and tools.regions:
         return replace(tools, reasoning=None, regions=tools.regions.without(RegionKind.REASONING))
     raise ValueError("the checkpoint's response_template cannot be combined with another format")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from keyword import kwlist
 
 from paraserve.formats.grammar.nodes import AnyValue, GrammarError, Node, Object, OneOf, Ref
@@ -39,11 +39,13 @@ _INDEX = Alt((chars("0"), Cat((chars(("1", "9")), Repeat(DIGIT, 0, 3)))))
 
 @dataclass(frozen=True, slots=True)
 class CallWriter:
-    """Writes calls in one spelling. ``ids`` is the format's id style."""
+    """Writes calls in one spelling. ``ids`` is the format's id style; ``avoid`` is what no value may hold, where
+    quotes do not protect it."""
 
     spelling: Calls
     ids: str
     scope: Scope
+    avoid: tuple[str, ...] = ()
 
     def call(self, name: str, arguments: Node, *, close: str) -> Tree:
         """One call of the tool ``name``; ``close`` is the spelling's own, or what of it is the model's to write."""
@@ -97,7 +99,7 @@ class CallWriter:
     def arguments(self, name: str, node: Object) -> Tree:
         match self.spelling.arguments:
             case JsonObject():
-                return ValueWriter(JSON, self.scope).value(node)
+                return ValueWriter(replace(JSON, avoid=self.avoid), self.scope).value(node)
             case JsonEnvelope() as envelope:
                 return self.envelope(envelope, name, node)
             case Parameters() as parameters:
@@ -111,7 +113,7 @@ class CallWriter:
 
     def envelope(self, envelope: JsonEnvelope, name: str, node: Object) -> Tree:
         """The call as one JSON object, piece by piece as any other object: a lexer has to tell them apart later."""
-        writer = ValueWriter(JSON, self.scope)
+        writer = ValueWriter(replace(JSON, avoid=self.avoid), self.scope)
         members = [
             writer.member(envelope.name_keys[0], Literal(json.dumps(name, ensure_ascii=False))),
             writer.member(envelope.arguments_keys[0], writer.value(node)),
@@ -123,7 +125,7 @@ class CallWriter:
         return sequence(writer.opening("{"), members[0], *rest, writer.closing("}"))
 
     def keywords(self, node: Object) -> Tree:
-        writer = ValueWriter(PYTHON, self.scope)
+        writer = ValueWriter(replace(PYTHON, avoid=self.avoid), self.scope)
         names = [item.name for item in node.properties]
         if unspeakable := [name for name in names if not name.isidentifier() or name in kwlist]:
             why = f"the family cannot spell the key {unspeakable[0]!r}"

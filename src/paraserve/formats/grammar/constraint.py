@@ -20,7 +20,7 @@ from paraserve.formats.grammar.spelling import JSON
 from paraserve.formats.grammar.structural_tag import write_ebnf, write_structural_tag
 from paraserve.formats.grammar.tree import Tree, optional, sequence
 from paraserve.formats.grammar.values import Scope, ValueWriter
-from paraserve.formats.spec import Calls, Format, Text, pieces
+from paraserve.formats.spec import Calls, Format, Text, fill, pieces
 from paraserve.formats.types import ReplyStart, ToolSpec
 
 GrammarTarget = Literal["structural_tag", "lark", "ebnf"]
@@ -61,6 +61,9 @@ def tool_call_constraint(
     if not chosen:
         why = f"no tool is named {choice!r}" if choice != "required" else "there are no tools to call"
         raise GrammarError(why, keyword="tool_choice", path="tool_choice")
+    if format.regions and choice == "auto":
+        why = f"the format {format.name!r} is read by a declaration, of which free text cannot be kept apart"
+        raise GrammarError(why, keyword="strict", path="tools")
     plan = _Plan(format, target, start, parallel, lenient)
     plan.add_tools(chosen, enforce_all=choice != "auto")
     body = plan.free_text_with_calls() if choice == "auto" else plan.only_calls()
@@ -92,7 +95,7 @@ def response_format_constraint(
     spelling = replace(JSON, avoid=plan.content_markers(calls=bool(tools)))
     value = ValueWriter(spelling, plan.scope("content", path, read, lenient=lenient)).value(read.root)
     body = plan.content(value)
-    if tools and format.calls:
+    if tools and format.calls and not format.regions:
         plan.add_tools(list(enumerate(tools)), enforce_all=False)
         body = tree.choice([body, plan.only_calls()])
     return plan.write(body, tokens)
@@ -140,18 +143,29 @@ class _Plan:
     @property
     def ends_reply(self) -> bool:
         """Whether a call's close is the end of the reply, so that there can be only one."""
-        return self.spelling.close in self.format.stop_tokens
+        endless = self.format.regions is not None and not self.format.regions.call_ends
+        return endless or self.spelling.close in self.format.stop_tokens
 
     def add_tools(self, chosen: Sequence[tuple[int, ToolSpec]], *, enforce_all: bool) -> None:
+        regions = self.format.regions
         if not self.format.calls:
-            raise GrammarError(f"the format {self.format.name!r} has no tool calls", keyword="tools", path="tools")
+            why = regions.unwritten if regions and regions.unwritten else "it has no tool calls"
+            raise GrammarError(f"the format {self.format.name!r}: {why}", keyword="tools", path="tools")
         for index, tool in chosen:
+            if regions and not regions.spells(self.written_opening(tool.name), tool.name):
+                why = f"the format {self.format.name!r} cannot spell the name {tool.name!r}"
+                raise GrammarError(why, keyword="name", path=f"tools[{index}].function.name")
             path = f"tools[{index}].function.parameters"
             enforce = enforce_all or tool.strict
             schema = self.parameters(tool, path, enforce=enforce)
             scope = self.scope(str(index), path, schema, lenient=self.lenient or not enforce)
-            writer = CallWriter(self.spelling, self.format.ids, scope)
+            writer = CallWriter(self.spelling, self.format.ids, scope, regions.call_ends if regions else ())
             self.calls.append(writer.call(tool.name, schema.root, close=self.close))
+
+    def written_opening(self, name: str) -> str:
+        """What opens a region of calls: a list in it is a part of its content."""
+        section = self.spelling.section_open
+        return section.removesuffix("[") if section else fill(self.spelling.open, name=name, id="", index="0")
 
     def parameters(self, tool: ToolSpec, path: str, *, enforce: bool) -> Schema:
         """The schema of a tool's arguments; of a tool that is not strict, as much of it as can be expressed."""
