@@ -7,7 +7,6 @@ error of their own, and the engine is stopped last. Ctrl-C once more breaks them
 from __future__ import annotations
 
 import asyncio
-import gc
 import math
 import signal
 import socket
@@ -28,6 +27,7 @@ from paraserve.deployment import Deployment
 from paraserve.engines.base import EngineStartError
 from paraserve.http_protocol import ConnectionLimits, with_limits
 from paraserve.listening import listen, url_of
+from paraserve.memory import settle
 from paraserve.observability.event_loop import watch_event_loop
 from paraserve.observability.logs import configure_logging
 from paraserve.progress import Progress, StartError
@@ -136,9 +136,7 @@ class HTTPServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        # What is there now stays: the collector need not look through it for the garbage of requests.
-        gc.collect()
-        gc.freeze()
+        settle()
         self._on_listening()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
