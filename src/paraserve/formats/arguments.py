@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from paraserve.formats.literals import JSON, LiteralReader, convert, space_end
+from paraserve.formats.literals import JSON, LiteralReader, Run, convert, space_end
 from paraserve.formats.patterns import Markers
 from paraserve.formats.spec import JsonEnvelope
 
@@ -24,6 +24,11 @@ class ArgumentReader(Protocol):
     """JSON text since somebody emptied it."""
     name: str | None
     """The tool's name, where the arguments' own syntax holds it and it has been read."""
+
+    @property
+    def run(self) -> Run | None:
+        """Set where the reader is inside a string that streams."""
+        ...
 
     @property
     def whole(self) -> bool:
@@ -80,6 +85,10 @@ class ObjectReader:
         if self._value.closed:
             self.whole = self.closed = not self.broken
         return position
+
+    @property
+    def run(self) -> Run | None:
+        return None if self._value is None or self._wrapped else self._value.run
 
     @property
     def begun(self) -> bool:
@@ -148,6 +157,10 @@ class EnvelopeReader:
         return self.name is not None and self._arguments is not None and self._arguments.whole
 
     closed = whole  # the object's own end is closing markup
+
+    @property
+    def run(self) -> Run | None:
+        return self._arguments.run if self._part is not None and self._part is self._arguments else None
 
     @property
     def started(self) -> bool:

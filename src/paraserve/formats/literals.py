@@ -10,9 +10,11 @@ only, and it reads each character once.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from json.encoder import encode_basestring
+from typing import NamedTuple
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _SCALAR = re.compile(r"[^ \t\r\n,:\[\]{}()=\"'<]*")
@@ -54,6 +56,14 @@ PYTHON = Dialect(quotes=('"""', "'''", '"', "'"), python=True)
 
 def bare_dialect(quote: str) -> Dialect:
     return Dialect(quotes=(quote,), bare=True)
+
+
+class Run(NamedTuple):
+    """Inside a string that streams: text in which ``stop`` finds nothing only goes on in it, and comes out as ``spell``
+    has it, however it is cut."""
+
+    stop: Callable[[str], object | None]
+    spell: Callable[[str], str]
 
 
 def encode_string(text: str) -> str:
@@ -120,6 +130,13 @@ class LiteralReader:
     @property
     def whole(self) -> bool:
         return self.closed
+
+    @property
+    def run(self) -> Run | None:
+        """None outside of strings."""
+        if not self._quote or self.broken:
+            return None
+        return Run(_stop(self._quote[0], self._dialect).search, str if self._raw else escape)
 
     def finish(self, text: str = "", position: int = 0, *, ended: bool = False) -> None:
         """The reply was cut: give out what is held, as far as it is still a prefix of valid JSON."""
@@ -272,9 +289,15 @@ class LiteralReader:
 
 @cache
 def _run(first: str, dialect: Dialect) -> re.Pattern[str]:
-    """What needs no look inside a string: anything but the quote, escapes, and (in JSON) control characters."""
+    """What needs no look inside a string: anything but `_stop`."""
+    return re.compile(f"[^{_stop(first, dialect).pattern[1:-1]}]*")
+
+
+@cache
+def _stop(first: str, dialect: Dialect) -> re.Pattern[str]:
+    """What needs a look inside a string: the quote, escapes, and (in JSON) control characters."""
     stops = re.escape(first) + ("" if dialect.bare else "\\\\") + ("\\x00-\\x1f" if dialect.passes_through else "")
-    return re.compile(f"[^{stops}]*")
+    return re.compile(f"[{stops}]")
 
 
 def space_end(text: str, position: int) -> int:

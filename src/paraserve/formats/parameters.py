@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paraserve.formats.literals import cut_literal, encode_string, escape, space_end
+from paraserve.formats.literals import Run, cut_literal, encode_string, escape, space_end
 from paraserve.formats.patterns import Markers, Pattern
 from paraserve.formats.schema import (
     ANYTHING,
@@ -50,6 +50,10 @@ class _KeyedReader(ABC):
     """What readers of one element for each argument share: keys, and values that are strings or held."""
 
     name: str | None = None
+
+    @property
+    def run(self) -> Run | None:
+        return None
 
     def __init__(self, open_: Pattern, enders: Markers, schema: Schema) -> None:
         self._open = open_
@@ -157,6 +161,12 @@ class ParametersReader(_KeyedReader):
         super().__init__(markup.open, markup.enders, schema)
         self._markup = markup
         self._lead = ""
+        self._run = Run(markup.trigger.search, escape)
+
+    @property
+    def run(self) -> Run | None:
+        streams = self._in_value and not self._lead and self._held is None and self._head is None
+        return self._run if streams else None
 
     def _begin(self, expectation: Expected) -> None:
         super()._begin(expectation)

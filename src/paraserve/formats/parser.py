@@ -49,7 +49,7 @@ from msgspec.structs import replace
 
 from paraserve.formats.arguments import EnvelopeReader
 from paraserve.formats.calls import Fate, OpenCall
-from paraserve.formats.events import ContentDelta, FormatEvent, ReasoningDelta, ToolCallStart
+from paraserve.formats.events import ContentDelta, FormatEvent, ReasoningDelta, ToolCallDelta, ToolCallStart
 from paraserve.formats.freetext import FreeText
 from paraserve.formats.literals import space_end
 from paraserve.formats.reply_parser import ReplyParser
@@ -84,6 +84,9 @@ class OutputParser(ReplyParser):
         self._broke_reasoning = False
         self._pending: Spelling | None = None
         self._cut_in_header = False
+        # The short way: what finds a character that needs a look, and what makes an event of text without one
+        self._plain: Callable[[str], object | None] | None = None
+        self._delta: Callable[[str], FormatEvent] = ContentDelta
 
         has_reasoning = format.reasoning is not None or format.channels is not None
         separator = "" if start is ReplyStart.REASONING else format.lead
@@ -392,10 +395,17 @@ class OutputParser(ReplyParser):
         self._set_mode(Mode.CONTENT if self._free.mode is Mode.HEAD else self._free.mode)
 
     def _arm(self) -> None:
-        """Prepare the short way for text in which nothing can begin."""
-        free = self._place is _Place.TEXT and not self._window.text and not self._free.events
-        self._plain = self._marks.markers.trigger.search if free else None
-        self._delta = ReasoningDelta if self._free.mode is Mode.REASONING else ContentDelta
+        """Prepare the short way for text in which nothing can begin or end."""
+        self._plain = None
+        if self._window.text or self._free.events:
+            return
+        if self._place is _Place.TEXT:
+            self._plain = self._marks.markers.trigger.search
+            self._delta = ReasoningDelta if self._free.mode is Mode.REASONING else ContentDelta
+        elif self._call is not None and self._call.fate is Fate.CALL and (run := self._call.reader.run) is not None:
+            index, spell = self._call.index, run.spell
+            self._plain = run.stop
+            self._delta = lambda text: ToolCallDelta(index, spell(text))
 
     def _take_prefill(self, prefill: str) -> None:
         events = self.feed(prefill)
@@ -404,6 +414,7 @@ class OutputParser(ReplyParser):
         if call is not None and call.fate is Fate.CALL:
             start = max(i for i, event in enumerate(events) if isinstance(event, ToolCallStart))
             self._free.events = [replace(event, index=0) for event in events[start:]]
+        self._arm()
 
 
 _START = {
