@@ -173,6 +173,12 @@ async def test_a_file_says_the_same_in_yaml_and_json(tmp_path: Path) -> None:
         assert caught.value.status == 503
 
 
+async def test_a_json_file_may_escape_every_character(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text(json.dumps({"replies": [{"text": "\U0001f324\ufe0f\t\u00e9"}]}))
+    engine = scripted_engine(tmp_path / "s.json", encode=encode)
+    assert list(engine.replies[0].token_ids) == encode("\U0001f324\ufe0f\t\u00e9")
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

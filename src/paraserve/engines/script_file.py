@@ -73,7 +73,7 @@ def scripted_engine(
         EngineStartError: the file is not there, or a field in it is wrong.
     """
     try:
-        script = msgspec.yaml.decode(path.read_bytes(), type=Script)
+        script = _decoded(path.read_bytes())
     except OSError as error:
         raise EngineStartError(f"cannot read the engine script {path}: {error.strerror}") from error
     except msgspec.DecodeError as error:
@@ -97,6 +97,16 @@ def scripted_engine(
         decode=decode,
         record=False,
     )
+
+
+def _decoded(text: bytes) -> Script:
+    """JSON is tried first: YAML's reader takes most of it, but no escaped pair of surrogates."""
+    try:
+        return msgspec.json.decode(text, type=Script)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        return msgspec.yaml.decode(text, type=Script)
 
 
 def _reply(
