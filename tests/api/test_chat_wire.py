@@ -124,6 +124,7 @@ async def test_content_is_null_only_beside_calls() -> None:
     ],
 )
 async def test_the_finish_reason_is_the_same_for_every_choice_and_mode(choice: Any, finish: str) -> None:
+    """Record 24."""
     whole, parts = await both(CALL, tools=[SHELVES], tool_choice=choice)
     assert whole["choices"][0]["finish_reason"] == finish
     assert folded(parts)[0]["finish_reason"] == finish
@@ -184,6 +185,7 @@ async def test_several_choices_have_their_own_text_and_one_usage() -> None:
 
 
 async def test_logprobs_are_the_generated_tokens_once_each_in_both_modes() -> None:
+    """Record 120."""
     text = "<think>ä</think>ö" + CALL
     whole, parts = await both(text, tools=[SHELVES], logprobs=True, top_logprobs=2)
     expected = [TOKENIZER.token_bytes(i) for i in TOKENIZER.encode(text + "<|end|>")]
