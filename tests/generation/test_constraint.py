@@ -157,3 +157,27 @@ async def test_the_same_tools_are_written_once_and_the_memory_is_bounded(monkeyp
     for number in range(CACHED_GRAMMARS + 5):
         await made.build(Wanted(tools=[ToolSpec(f"f{number}")], choice="required"))
     assert len(made._cache) == CACHED_GRAMMARS
+
+
+@pytest.mark.parametrize("field", ["regex", "ebnf"])
+@pytest.mark.parametrize(
+    ("tool", "choice"),
+    [
+        (WEATHER, "required"),
+        (WEATHER, "get_weather"),
+        (ToolSpec(WEATHER.name, WEATHER.parameters, True), "auto"),
+    ],
+)
+async def test_an_expression_beside_a_call_that_must_be_made_is_refused(
+    field: str, tool: ToolSpec, choice: str
+) -> None:
+    fields = {"start": ReplyStart.CONTENT, "tools": [tool]}
+    error = await refused(*GRAMMARS, "regex", choice=choice, **{field: "a"}, **fields)
+    assert error.param == field
+
+
+@pytest.mark.parametrize("field", ["regex", "ebnf"])
+async def test_an_expression_beside_tools_that_may_be_called_is_what_the_reply_matches(field: str) -> None:
+    made = await built(*GRAMMARS, "regex", choice="auto", start=ReplyStart.CONTENT, tools=[WEATHER], **{field: "a"})
+    assert made is not None
+    assert (made.kind, made.value) == (field, "a")

@@ -10,6 +10,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
@@ -56,6 +57,11 @@ class Wanted:
         return self.choice not in ("auto", "none")
 
     @property
+    def constrains_calls(self) -> bool:
+        """Whether a call must be made, or must be as its schema says."""
+        return self.forces_tools or (self.choice == "auto" and any(tool.strict for tool in self.tools))
+
+    @property
     def param(self) -> str:
         """The field to blame when an engine refuses the grammar."""
         if self.forces_tools:
@@ -95,12 +101,11 @@ class ConstraintBuilder:
             RequestError: 400, ``param`` names the field that cannot be enforced.
         """
         if wanted.regex is not None:
-            return self._as_is("regex", wanted.regex, "regex", wanted)
+            return self._of_the_client("regex", wanted.regex, wanted)
         if wanted.ebnf is not None:
-            return self._as_is("ebnf", wanted.ebnf, "ebnf", wanted)
+            return self._of_the_client("ebnf", wanted.ebnf, wanted)
         is_json, _ = wanted.json_schema
-        strict = any(tool.strict for tool in wanted.tools)
-        if not is_json and not wanted.forces_tools and not (wanted.choice == "auto" and strict):
+        if not is_json and not wanted.constrains_calls:
             return None
         target = next((t for t in _TARGETS if t in self._info.constraints), None)
         if target is None:
@@ -110,6 +115,13 @@ class ConstraintBuilder:
             return None
         covers = may_reason(self._format, wanted.start)
         return Constraint(target, value, covers_reasoning=covers, param=wanted.param)
+
+    def _of_the_client(self, kind: Literal["regex", "ebnf"], value: str, wanted: Wanted) -> Constraint:
+        """An expression for the whole answer: nothing else can be enforced beside it."""
+        if wanted.constrains_calls:
+            other = "tool_choice" if wanted.forces_tools else "strict tools"
+            raise RequestError(f"{kind}: cannot be combined with {other}", param=kind, code="invalid_value")
+        return self._as_is(kind, value, kind, wanted)
 
     def _as_is(self, kind: ConstraintKind, value: str, param: str, wanted: Wanted) -> Constraint:
         """A constraint in the engine's own kind. Nothing can be put in front of it: the reasoning must be over, or the
