@@ -38,6 +38,12 @@ def test_null_is_unset() -> None:
     assert resolved(FILE, temperature=None, top_p=None) == resolved(FILE)
 
 
+@pytest.mark.parametrize("whole", [100, 101, 2**31, 2**32 + 1, 10**30])
+def test_a_top_k_of_the_whole_vocabulary_is_off(whole: int) -> None:
+    assert resolved(FILE, top_k=whole).top_k == 0
+    assert resolved(FILE, top_k=99).top_k == 99
+
+
 def test_minus_one_is_top_k_off() -> None:
     assert resolved(FILE, top_k=-1).top_k == 0
 

@@ -54,11 +54,12 @@ def resolve_sampling(
         sent = getattr(request, name)
         return sent if sent is not None else defaults.get(name, _API_DEFAULTS[name])
 
+    top_k = int(value("top_k"))
     return Sampling(
         max_tokens=max_tokens,
         temperature=value("temperature"),
         top_p=value("top_p"),
-        top_k=max(int(value("top_k")), 0),
+        top_k=top_k if 0 < top_k < vocab_size else 0,  # engines keep it in 32 bits, where 2**32 + 1 would be 1
         min_p=value("min_p"),
         presence_penalty=value("presence_penalty"),
         frequency_penalty=value("frequency_penalty"),
