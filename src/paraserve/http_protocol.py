@@ -8,6 +8,7 @@ is served. Invariant: whatever one connection does costs bounded memory and ends
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import cast
 
@@ -100,17 +101,15 @@ class StreamBody:
         self._outgoing = outgoing
         self._departures = departures
 
-    def write(self, body: bytes) -> bool:
-        if self._cycle.disconnected:
-            return True
-        if self._cycle.chunked_encoding:
+    def write(self, body: bytes) -> Awaitable[None] | None:
+        cycle = self._cycle
+        if cycle.disconnected:
+            return None
+        if cycle.chunked_encoding:
             self._outgoing.write(b"%x\r\n%b\r\n" % (len(body), body))
-        elif self._cycle.scope["method"] != "HEAD":
+        elif cycle.scope["method"] != "HEAD":
             self._outgoing.write(body)
-        return not self._flow.write_paused
-
-    async def drain(self) -> None:
-        await self._flow.drain()
+        return self._flow.drain() if self._flow.write_paused else None
 
     def gone(self) -> asyncio.Future[None]:
         return self._departures.watch(self._cycle.disconnected)

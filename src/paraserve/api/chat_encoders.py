@@ -143,6 +143,9 @@ class ChatStream:
     def encode(self, event: ReplyEvent) -> bytes:
         """The frames of one event; empty when it shows nothing."""
         if type(event) is ReplyDelta:
+            choice = self._choices.get(event.choice)
+            if choice is not None and self._lean and choice.begun and len(event.events) == 1:
+                return choice.text(event.events[0])
             return self._delta(event)
         if isinstance(event, ChoiceEnd):
             return self._end(event)
@@ -151,9 +154,7 @@ class ChatStream:
         return b""
 
     def _delta(self, delta: ReplyDelta) -> bytes:
-        choice = self._choices.get(delta.choice) or self._choice(delta.choice)
-        if self._lean and choice.begun and len(delta.events) == 1:
-            return choice.text(delta.events[0])
+        choice = self._choice(delta.choice)
         choice.completion_tokens, choice.reasoning_tokens = delta.completion_tokens, delta.reasoning_tokens
         return choice.delta(delta, self._tail())
 

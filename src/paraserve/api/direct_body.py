@@ -8,6 +8,7 @@ knows HTTP's framing. Invariant: the head and the end of a response never come t
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Protocol
 
 from starlette.types import Scope
@@ -19,11 +20,9 @@ _WRITER = "writer"
 class DirectBody(Protocol):
     """Writes what stands between a response's head and its end, in the order in which it comes."""
 
-    def write(self, body: bytes) -> bool:
-        """Whether the client keeps up. When it does not, `drain` must be awaited before the next write."""
+    def write(self, body: bytes) -> Awaitable[None] | None:
+        """What it returns, if anything, must be awaited before the next write: the client does not keep up."""
         ...
-
-    async def drain(self) -> None: ...
 
     def gone(self) -> asyncio.Future[None]:
         """Done when the client has left. The caller cancels it when it has heard enough."""

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -150,12 +151,7 @@ class EventStream:
 
     def _writer(self, send: Send) -> Write:
         """The shortest way to the client that there is."""
-        direct = self._direct
-
-        def write(frames: bytes) -> Awaitable[None] | None:
-            if direct is None:
-                return _write(send, frames)
-            return None if direct.write(frames) else direct.drain()
+        write: Write = partial(_write, send) if self._direct is None else self._direct.write
 
         def write_timed(frames: bytes) -> Awaitable[None] | None:
             self._last = time.monotonic()
@@ -169,10 +165,8 @@ class EventStream:
             if due > 0:
                 await asyncio.sleep(due)
             else:
-                if self._direct is None:
-                    await _write(send, _KEEP_ALIVE)
-                else:
-                    self._direct.write(_KEEP_ALIVE)
+                if (behind := self._writer(send)(_KEEP_ALIVE)) is not None:
+                    await behind
                 self._last = time.monotonic()
 
 

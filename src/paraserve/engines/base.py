@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+import msgspec
+
 ConstraintKind = Literal["json_schema", "json_object", "regex", "ebnf", "lark", "structural_tag"]
 
 
@@ -112,9 +114,9 @@ class Finish:
     matched: int | None = None
 
 
-@dataclass(slots=True)
-class EngineChunk:
-    """What the engine has made since the last chunk. Counts are None where the engine did not say."""
+class EngineChunk(msgspec.Struct, gc=False):
+    """What the engine has made since the last chunk. Counts are None where the engine did not say. (A struct and no
+    dataclass: one is made for every token.)"""
 
     token_ids: Sequence[int]
     logprobs: Sequence[TokenLogprob] | None = None

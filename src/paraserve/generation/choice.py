@@ -168,7 +168,9 @@ class Choice:
         event = self._parser.plain(text) if text else None
         if event is None:
             return None
-        self._count(self._parser.in_reasoning, count)
+        self.completion_tokens += count
+        if self._parser.in_reasoning:
+            self.reasoning_tokens += count
         if not self.answered:
             self.answered = type(event) is ContentDelta and not event.text.isspace()
         return ReplyDelta(self.index, (event,), (), self.completion_tokens, self.reasoning_tokens)
