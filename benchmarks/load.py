@@ -2,11 +2,13 @@
 
     python benchmarks/load.py                    # the whole table
     python benchmarks/load.py plain small        # rows whose name has one of the words
+    python benchmarks/load.py memory --memory-requests 100000
     python benchmarks/load.py --against http://127.0.0.1:8000 --against-pid 4242
 
 Each row runs the floor and the server in turns (floor, server, floor, …), so that a noisy machine is noisy for both,
 and shows medians. Microseconds of CPU of the server's process tree, which holds the scripted engine as well: its own
-share is the row "scripted engine alone", and nothing is subtracted. ``--against`` sends the same requests to a peer;
+share is the row "scripted engine alone", and nothing is subtracted. The whole table takes about two minutes a run on
+two cores (ten with the usual five); what it took is printed below it. ``--against`` sends the same requests to a peer;
 its CPU is shown when its process id is given. Prints Markdown.
 """
 
@@ -80,8 +82,12 @@ ROWS = (
     Row("plain, full speed, 16 at once, 1 stream", "plain", streams=1, burst=16, tokens=4096, requests=64),
     Row("plain, full speed, 512 streams", "plain", streams=512, burst=16, requests=2048, microseconds=3.0),
     Row("GLM call, full speed, 16 at once", "glm-call", burst=16, requests=1024),
+    Row("GLM call, 1k tokens, full speed, 16 at once", "glm-call", tokens=1_024, burst=16, streams=16, requests=256),
+    Row("GLM call, 4k tokens, full speed, 16 at once", "glm-call", tokens=4_096, burst=16, streams=16, requests=96),
     Row("GLM call, 16k tokens, full speed, 16 at once", "glm-call", tokens=16_384, burst=16, streams=16, requests=32),
     Row("Kimi call, full speed, 16 at once", "kimi-call", burst=16, requests=1024),
+    Row("Kimi call, 4k tokens, full speed, 16 at once", "kimi-call", tokens=4_096, burst=16, streams=16, requests=96),
+    Row("Kimi call, 16k tokens, full speed, 16 at once", "kimi-call", tokens=16_384, burst=16, streams=16, requests=32),
     Row("small, not streamed", "small", tokens=8, burst=16, streams=16, requests=8000, microseconds=100.0),
     Row("1,200-token prompt, 5 tools, not streamed", "1200-token prompt, 5 tools", tokens=8, burst=16, streams=16, requests=3000, microseconds=330.0),
     Row("200 KB prompt, not streamed", "200 KB prompt", tokens=8, burst=16, streams=4, requests=40),
@@ -210,13 +216,34 @@ def first_token(tokenizer: Tokenizer, directory: Path) -> list[str]:
     return lines
 
 
+def memory(tokenizer: Tokenizer, directory: Path, requests: int) -> list[str]:
+    """Resident memory while ``requests`` small requests are answered, every third of them streamed."""
+    path = directory / "script.json"
+    end_id = min(tokenizer.eos_token_ids)
+    path.write_text(script(SCENARIOS["plain"].reply_ids(tokenizer, 8, end_id), pace=0.0, burst=16))
+    port, lines = free_port(), []
+    with served(paraserve_command(port, path, SCENARIOS["plain"].flags()), port) as server:
+        target = Target(server.url)
+        bodies = [SCENARIOS[name].body() for name in ("small", "plain", "small")]
+        payloads = [target.request("/v1/chat/completions", body) for body in bodies]
+        for part in range(11):
+            lines.append(f"| after {part * requests // 10:,} requests | {server.resident() / 2**20:.1f} |")
+            for payload in payloads if part < 10 else ():
+                replies = uvloop.run(run_load(target, payload, streams=16, requests=requests // 30))
+                if failed := [reply.error for reply in replies if reply.error]:
+                    raise SystemExit(f"memory: {len(failed)} requests failed: {failed[0]}")
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", help="only rows whose name has one of these")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--against", metavar="URL", help="a peer that gets the same requests")
     parser.add_argument("--against-pid", type=int, default=0, help="the peer's process, to show its CPU")
+    parser.add_argument("--memory-requests", type=int, default=0, help="show memory over so many requests as well")
     options = parser.parse_args()
+    began = time.monotonic()
     tokenizer = load_checkpoint(default_model_path()).tokenizer
     against = None
     if options.against:
@@ -237,6 +264,10 @@ def main() -> None:
         if not options.words or "first" in options.words:
             print("\n| | median ms | p99 ms |\n|---|---|---|")
             print("\n".join(first_token(tokenizer, directory)))
+        if options.memory_requests:
+            print("\n| | MB |\n|---|---|")
+            print("\n".join(memory(tokenizer, directory, options.memory_requests)))
+    print(f"\n{(time.monotonic() - began) / 60:.1f} minutes")
 
 
 def _print_engine(tokenizer: Tokenizer, directory: Path) -> None:
