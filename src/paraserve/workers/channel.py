@@ -7,6 +7,7 @@ the other process, and nothing is lost before it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator, Mapping
 
@@ -141,7 +142,9 @@ class Channel:
             return
 
     async def flush(self) -> None:
-        await self._writer.drain()
+        """Returns when what was said is on its way, or nobody is there to hear it."""
+        with contextlib.suppress(ConnectionError):
+            await self._writer.drain()
 
     def close(self) -> None:
         self._writer.close()
