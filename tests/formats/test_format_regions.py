@@ -328,3 +328,14 @@ def test_cost_does_not_grow_with_the_reply(name: str, part: str) -> None:
         return steps_of(lambda: [parser.feed("ab <") for _ in range(chunks)]) / chunks
 
     assert cost(8000) < 1.1 * cost(1000) + 1
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "whole"])  # whose call ends with the reply
+def test_a_prefill_may_hold_several_calls_though_the_reply_may_make_one(name: str) -> None:
+    """The same rule as for descriptions: the request bounds the reply, not the conversation before it."""
+    call = REPLIES[name].partition("Hi there")[2]
+    prefill, twice = call + call, call + call
+    options: dict[str, Any] = {"parallel_tool_calls": False, "start": ReplyStart.CONTENT}
+    folded, parser = parse(FORMATS[name], twice, prefill=prefill, **options)
+    assert [called for called, _ in folded.plain_calls] == ["save_note"]
+    assert parser.completed_calls == 1
