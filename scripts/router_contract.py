@@ -215,11 +215,17 @@ async def test_leaving_frees_the_workers_when_they_notice_it(stage: Stage) -> No
     assert await stage.idle(FREED)
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def legs() -> AsyncIterator[Stage]:
+    async with staged("prefill-decode") as stage:
+        yield stage
+
+
 @pytest.fixture
-async def pair(stage: Stage) -> Stage:
-    if stage.routed.mode == "regular":
-        pytest.skip("has no legs")
-    return stage
+async def pair(legs: Stage) -> Stage:
+    await legs.idle(FREED)
+    legs.reset()
+    return legs
 
 
 @pytest.mark.parametrize(("prefilled", "decoded", "told"), [(32, 100, None), (32, 32, 32), (0, 0, 0)])
