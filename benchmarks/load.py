@@ -7,9 +7,9 @@
 
 Each row runs the floor and the server in turns (floor, server, floor, …), so that a noisy machine is noisy for both,
 and shows medians. Microseconds of CPU of the server's process tree, which holds the scripted engine as well: its own
-share is the row "scripted engine alone", and nothing is subtracted. The whole table takes about two minutes a run on
-two cores (ten with the usual five); what it took is printed below it. ``--against`` sends the same requests to a peer;
-its CPU is shown when its process id is given. Prints Markdown.
+share is the row "scripted engine alone", and nothing is subtracted. ``--against`` sends the same requests to a peer; its
+CPU is shown when its process id is given. Prints Markdown. The whole table with three runs took 11 minutes on two busy
+cores; a run that takes more than `RUN_SECONDS` ends it all.
 """
 
 from __future__ import annotations
@@ -103,10 +103,18 @@ class Run:
     seconds: float
 
 
+RUN_SECONDS = 120.0
+"""The longest that one run of a row may take"""
+
+
 def measure(server: ServerProcess, target: Target, row: Row) -> Run:
     request = target.request("/v1/chat/completions", SCENARIOS[row.scenario].body())
     before, began = server.cpu() if server.pid else 0.0, time.monotonic()
-    replies = uvloop.run(run_load(target, request, streams=row.streams, requests=row.requests))
+    load = run_load(target, request, streams=row.streams, requests=row.requests)
+    try:
+        replies = uvloop.run(asyncio.wait_for(load, RUN_SECONDS))
+    except TimeoutError:
+        raise SystemExit(f"{row.name}: a run took more than {RUN_SECONDS:g} s") from None
     used = (server.cpu() if server.pid else 0.0) - before
     failed = [reply.error for reply in replies if reply.error]
     if failed:
