@@ -269,6 +269,23 @@ async def test_pipelined_requests_are_answered_in_order(url: str) -> None:
     assert b'"status":"ok"' in parts[3]
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_leaves_is_noticed_by_the_request_before_a_pipelined_one(stream: bool) -> None:
+    silent = engine(reply("Hello.", hang_after=2))
+    app = create_app(deployment(silent))
+    async with serving(app, http=with_limits(QUICK)) as url:
+        where = urlsplit(url)
+        _, writer = await asyncio.open_connection(where.hostname, where.port)
+        writer.write(chat(stream=stream) + chat(stream=stream))
+        async with asyncio.timeout(5):
+            while not silent.running:  # noqa: ASYNC110 - the engine has no event for it
+                await asyncio.sleep(0.01)
+            writer.close()
+            while silent.running or app.state.admission.running:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    assert len(silent.requests) == 1
+
+
 async def test_an_engine_that_dies_in_mid_stream_ends_only_that_stream() -> None:
     dying = reply(
         "Hel", error=EngineError(502, "engine_disconnected", "The engine broke the reply off."), error_after=2
