@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import ClassVar
+
+import pytest
 
 from paraserve.formats.spec import Format, Reasoning
 from paraserve.generation.detokenize import Detokenizer, reply_vocabulary
@@ -63,3 +66,22 @@ def test_special_tokens_are_hidden_but_never_a_marker_of_the_format() -> None:
     assert vocabulary.end_ids == {1, 3, 9}
     assert vocabulary.detokenizer(True).feed([1, 2, 65, 3]) == "\x02A"
     assert vocabulary.detokenizer(False).feed([1, 2, 65, 3]) == "\x01\x02A\x03"
+
+
+@pytest.mark.parametrize("skip_special_tokens", [True, False])
+@pytest.mark.parametrize("before", [None, 4, 65])
+@pytest.mark.parametrize(
+    "prefix", [BlankPrefix(), BlankPrefix(at_start=True), BlankPrefix(True, frozenset({3, 4}))], ids=repr
+)
+def test_the_short_way_of_whole_characters_gives_what_the_long_one_gives(
+    prefix: BlankPrefix, before: int | None, skip_special_tokens: bool
+) -> None:
+    vocabulary = replace(reply_vocabulary(_Vocabulary(), Format("f")), blank_prefix=prefix)
+    vocabulary.detokenizer(skip_special_tokens, 65).feed(range(1, 128))  # an earlier reply made all texts known
+    rng = random.Random(5)
+    for _ in range(200):
+        ids = rng.choices((3, 4, 32, 32, 65, 66), k=8)
+        long, short = (vocabulary.detokenizer(skip_special_tokens, before) for _ in range(2))
+        for at in range(0, len(ids), 2):
+            some = ids[at : at + 2]
+            assert (short.whole(some) or short.feed(some)) == long.feed(some), (ids, at)

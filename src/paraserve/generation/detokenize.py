@@ -107,6 +107,11 @@ class PrefixedDetokenizer(Detokenizer):
         self._prefix = prefix
         self._due = prefix.begins(before)
 
+    def whole(self, token_ids: Sequence[int]) -> str:
+        if self._due or not self._prefix.after.isdisjoint(token_ids):
+            return ""
+        return super().whole(token_ids)
+
     def pieces(self, token_ids: Sequence[int]) -> list[str]:
         pieces = super().pieces(token_ids)
         for place, token_id in enumerate(token_ids):
