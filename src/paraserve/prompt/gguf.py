@@ -167,10 +167,7 @@ def _sentencepiece_document(data: Mapping[str, Any]) -> dict[str, Any]:
 def _byte_level_document(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
     pre_tokenizer = _pre_tokenizer(path, data)
     return {
-        "added_tokens": [
-            {"id": token.id, "content": token.text, "special": token.special, "normalized": False, **token.flags}
-            for token in _matched(data)
-        ],
+        "added_tokens": [token.document for token in _matched(data)],
         "normalizer": None,
         "pre_tokenizer": _splits(pre_tokenizer),
         "post_processor": None,

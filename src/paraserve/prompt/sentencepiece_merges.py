@@ -34,6 +34,11 @@ class MatchedToken:
     def flags(self) -> dict[str, bool]:
         return {name: getattr(self, name) for name in FLAGS}
 
+    @property
+    def document(self) -> dict[str, Any]:
+        """Its entry among the added tokens of a ``tokenizer.json``."""
+        return {"id": self.id, "content": self.text, "special": self.special, "normalized": False, **self.flags}
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -57,10 +62,7 @@ def byte_pair_document(
     found = {token.id for token in matched}
     whole = [piece.text for number, piece in enumerate(pieces) if piece.kind == USER_DEFINED and number not in found]
     return {
-        "added_tokens": [
-            {"id": token.id, "content": token.text, "special": token.special, "normalized": False, **token.flags}
-            for token in matched
-        ],
+        "added_tokens": [token.document for token in matched],
         "normalizer": {
             "type": "Sequence",
             "normalizers": [*([{"type": "Prepend", "prepend": SPACE}] if prefix else []), *blanks],
