@@ -6,13 +6,13 @@ The real engine with the real model, so that what is scarce is its work and not 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import httpx
 import pytest
-from tests.e2e.conftest import Server
+from tests.e2e.conftest import Server, eventually
 
 RUNNING, QUEUED, QUEUE_SECONDS = 2, 2, 1.0
 CLIENTS = 10 * (RUNNING + QUEUED)
@@ -69,15 +69,6 @@ def metric(server: Server, start: str) -> float:
     """The sum of the series whose line starts so."""
     lines = httpx.get(f"{server.url}/metrics", timeout=30).text.splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"paraserve_{start}"))
-
-
-def eventually(holds: Callable[[], bool], seconds: float = 20.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if holds():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_at_ten_times_the_capacity_the_rest_is_told_503_nobody_hangs_and_then_all_is_as_before(server: Server) -> None:

@@ -20,7 +20,7 @@ import httpx
 import pytest
 import trustme
 from cryptography import x509
-from tests.e2e.conftest import Server
+from tests.e2e.conftest import Server, eventually
 
 from paraserve.engines.embedded import default_model_path
 
@@ -90,15 +90,6 @@ def alive(pid: int) -> bool:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
-
-
-def eventually(holds: Callable[[], bool], seconds: float = 20.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if holds():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def metric(server: Server, name: str, labels: str = "") -> float:
