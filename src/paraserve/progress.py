@@ -1,14 +1,22 @@
-"""What an operator sees of a start: its steps, and in one line why it failed."""
+"""What an operator sees of a run: the steps of its start, and in one line why that failed."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from types import MappingProxyType
-from typing import TextIO
+from typing import Any, TextIO
 
-from paraserve.observability.logs import FIELDS
+import uvloop
+
+from paraserve.observability.logs import FIELDS, configure_logging
+from paraserve.settings import ServerSettings
+
+START_FAILED = 1
+"""The exit code of a start that failed."""
 
 log = logging.getLogger(__name__)
 
@@ -45,3 +53,23 @@ class Progress:
             return
         self._stream.write(f"error: {reason}\n")
         self._stream.flush()
+
+
+def run_until_stopped(
+    settings: ServerSettings,
+    main: Callable[[Progress], Coroutine[Any, Any, int]],
+    start_errors: tuple[type[Exception], ...],
+) -> int:
+    """Run ``main`` in an event loop, with log and progress on standard error. Returns the exit code of the process.
+
+    Args:
+        start_errors: what ``main`` raises for a start that failed. Each is one line for the operator.
+    """
+    as_json = configure_logging(settings, sys.stderr)
+    progress = Progress(sys.stderr, as_json=as_json)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(main(progress))
+    except start_errors as error:
+        progress.fail(str(error))
+        return START_FAILED

@@ -10,7 +10,6 @@ import asyncio
 import math
 import signal
 import socket
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -29,14 +28,12 @@ from paraserve.http_protocol import ConnectionLimits, with_limits
 from paraserve.listening import listen, url_of
 from paraserve.memory import settle
 from paraserve.observability.event_loop import watch_event_loop
-from paraserve.observability.logs import configure_logging
-from paraserve.progress import Progress, StartError
+from paraserve.progress import Progress, StartError, run_until_stopped
 from paraserve.prompt.errors import CheckpointError
 from paraserve.settings import ServerSettings
 from paraserve.startup import deploy
 from paraserve.tls import Certificate, CertificateError
 
-START_FAILED = 1
 START_ERRORS = (EngineStartError, CheckpointError, StartError, KeyFileError, CertificateError)
 """What can be wrong at a start. Each is one line for the operator."""
 IDLE_CONNECTION_SECONDS = 75
@@ -53,20 +50,7 @@ def serve(settings: ServerSettings, engine_flags: Sequence[str] = ()) -> int:
     Args:
         engine_flags: for an engine that is started by us.
     """
-    as_json = configure_logging(settings, sys.stderr)
-    progress = Progress(sys.stderr, as_json=as_json)
-    try:
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            return runner.run(_serve(settings, engine_flags, progress))
-    except START_ERRORS as error:
-        progress.fail(str(error))
-        return START_FAILED
-
-
-def new_loop() -> asyncio.AbstractEventLoop:
-    import uvloop
-
-    return uvloop.new_event_loop()
+    return run_until_stopped(settings, partial(_serve, settings, engine_flags), START_ERRORS)
 
 
 async def _serve(settings: ServerSettings, engine_flags: Sequence[str], progress: Progress) -> int:

@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -21,19 +20,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import uvloop
-
 from paraserve.admission import AdmissionLimits, LocalAdmission
 from paraserve.engines.base import EngineStartError
 from paraserve.listening import listen_together, url_of
-from paraserve.observability.logs import configure_logging
-from paraserve.progress import Progress, StartError
+from paraserve.progress import START_FAILED, Progress, StartError, run_until_stopped
 from paraserve.settings import ServerSettings
 from paraserve.workers.engine import EngineOfAll, engine_of_all
 from paraserve.workers.process import WorkerProcess
 from paraserve.workers.slots import Workers, WorkersPlan
 
-START_FAILED = 1
 GRACE_SECONDS = 10.0
 """Beyond the drain, for a worker to end before it is killed; all that it has when it is told to hurry is `HURRY`."""
 HURRY_SECONDS = 2.0
@@ -48,14 +43,7 @@ def supervise(settings: ServerSettings, engine_flags: Sequence[str] = ()) -> int
     Args:
         engine_flags: for an engine that is started by us.
     """
-    as_json = configure_logging(settings, sys.stderr)
-    progress = Progress(sys.stderr, as_json=as_json)
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_supervise(settings, engine_flags, progress))
-    except (EngineStartError, StartError) as error:
-        progress.fail(str(error))
-        return START_FAILED
+    return run_until_stopped(settings, partial(_supervise, settings, engine_flags), (EngineStartError, StartError))
 
 
 async def _supervise(settings: ServerSettings, engine_flags: Sequence[str], progress: Progress) -> int:

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import cast
 
+import uvloop
 from prometheus_client import values
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
@@ -29,7 +30,8 @@ from paraserve.engine_choice import SharedEngine
 from paraserve.http_protocol import HTTPConnection
 from paraserve.observability.event_loop import count_while_running, watch_event_loop
 from paraserve.observability.logs import configure_logging
-from paraserve.server import START_ERRORS, START_FAILED, HTTPServer, beside, edge_files, new_loop, ready_facts
+from paraserve.progress import START_FAILED
+from paraserve.server import START_ERRORS, HTTPServer, beside, edge_files, ready_facts
 from paraserve.settings import ServerSettings
 from paraserve.startup import deploy
 from paraserve.tls import Certificate
@@ -56,7 +58,7 @@ log = logging.getLogger(__name__)
 
 def main() -> int:
     channel, *slots = (socket.socket(fileno=int(descriptor)) for descriptor in sys.argv[1:])
-    with asyncio.Runner(loop_factory=new_loop) as runner:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_work(channel, slots))
 
 
