@@ -24,7 +24,7 @@ import httptools
 import httpx
 import uvloop
 
-from paraserve.engines.sse import SSEReader
+from paraserve.engines.http.sse import SSEReader
 
 EVENT = (
     b'data: {"text":" token","output_ids":[12345],"meta_info":{"id":"0123456789abcdef0123456789abcdef",'

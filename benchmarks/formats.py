@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from datetime import date
 
 from paraserve.formats.families import FORMATS
-from paraserve.formats.parser import OutputParser
+from paraserve.formats.reading.parser import OutputParser
 from paraserve.formats.render import Call, render
 from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart, ToolSpec

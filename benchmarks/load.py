@@ -33,10 +33,10 @@ from load_scenarios import SCENARIOS, script
 from load_servers import ServerProcess, floor_command, free_port, model_at, paraserve_command, served
 
 from paraserve.engines.base import EngineRequest, Sampling
-from paraserve.engines.embedded import default_model_path
-from paraserve.engines.script_file import scripted_engine
-from paraserve.prompt.checkpoint import load_checkpoint
-from paraserve.prompt.tokenizer import Tokenizer
+from paraserve.engines.llama_cpp.embedded import default_model_path
+from paraserve.engines.scripted.script_file import scripted_engine
+from paraserve.tokenizers.base import Tokenizer
+from paraserve.tokenizers.checkpoint import load_checkpoint
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from paraserve.formats.registry import get_format
 from paraserve.formats.render import Call, render
 from paraserve.formats.types import ReplyStart
-from paraserve.prompt.tokenizer import Tokenizer
+from paraserve.tokenizers.base import Tokenizer
 
 Kind = Literal["text", "reasoning", "call", "calls"]
 

@@ -26,8 +26,8 @@ from typing import Any
 from transformers import AutoTokenizer
 
 from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest
-from paraserve.prompt.checkpoint import load_checkpoint
-from paraserve.prompt.tokenizer import Tokenizer
+from paraserve.tokenizers.base import Tokenizer
+from paraserve.tokenizers.checkpoint import load_checkpoint
 
 SIZES = {"1 KB": 1_000, "10 KB": 10_000, "200 KB": 200_000}
 RUNS = {"1 KB": 200, "10 KB": 60, "200 KB": 12}

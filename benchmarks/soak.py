@@ -39,12 +39,12 @@ from load_scenarios import TOOLS
 from load_servers import ServerProcess, free_port, paraserve_command, process_tree, served
 
 from paraserve.api.app import create_app
-from paraserve.engines.embedded import default_model_path
-from paraserve.engines.scripted import ScriptedEngine
-from paraserve.http_protocol import ConnectionLimits, with_limits
-from paraserve.progress import Progress
+from paraserve.deploy import deploy
+from paraserve.engines.llama_cpp.embedded import default_model_path
+from paraserve.engines.scripted.engine import ScriptedEngine
+from paraserve.serving.http_protocol import ConnectionLimits, with_limits
+from paraserve.serving.progress import Progress
 from paraserve.settings import ServerSettings
-from paraserve.startup import deploy
 
 CALL = '<think>Let me see.</think><tool_call>\n{"name": "save_note", "arguments": {"body": "a note"}}\n</tool_call>'
 WORDS = "Many words that make a reply of some length. " * 20

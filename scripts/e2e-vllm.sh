@@ -57,7 +57,7 @@ if [[ $(cat "$env/version" 2> /dev/null) != "$version" ]]; then install_vllm; fi
 
 export HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 VLLM_CPU_KVCACHE_SPACE=1
 say "a float32 checkpoint of the default model, and what transformers replies with it"
-gguf=$("$venv_python" -c 'from paraserve.engines.embedded import default_model_path; print(default_model_path())')
+gguf=$("$venv_python" -c 'from paraserve.engines.llama_cpp.embedded import default_model_path; print(default_model_path())')
 "$env/bin/python" scripts/greedy_reference.py "$gguf" "$work/checkpoint" "$work/replies.json" 2> "$work/reference.log" ||
   { tail -20 "$work/reference.log" >&2; fail "transformers gave no replies"; }
 "$env/bin/python" scripts/dequantize_gguf.py "$gguf" "$work/float32.gguf"

@@ -16,9 +16,9 @@ from pathlib import Path
 from uuid import uuid4
 
 from paraserve.engines.base import EngineRequest, Sampling
-from paraserve.engines.embedded import EmbeddedOptions
-from paraserve.engines.llama_cpp import LlamaCppEngine
-from paraserve.prompt.gguf import gguf_tokenizer
+from paraserve.engines.llama_cpp.embedded import EmbeddedOptions
+from paraserve.engines.llama_cpp.engine import LlamaCppEngine
+from paraserve.tokenizers.gguf import gguf_tokenizer
 
 TIE = 1e-3
 """Of natural log probabilities."""

@@ -19,7 +19,7 @@ from tests.fakes.serving import free_port, serving
 from tests.fakes.sglang_fake import FakeSGLang
 
 from paraserve.engines.base import EngineStartError
-from paraserve.engines.sglang import SGLangEngine
+from paraserve.engines.sglang.engine import SGLangEngine
 
 Mode = Literal["regular", "prefill-decode"]
 

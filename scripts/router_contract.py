@@ -23,9 +23,9 @@ from tests.fakes.sequences import SLOW, VOCAB, Behaviour
 from tests.fakes.sglang_fake import LOST, LOST_SAMPLING, SAMPLING_KEYS, FakeSGLang
 
 from paraserve.engines.base import Constraint, MediaItem, RoutingHints, Sampling
-from paraserve.engines.http import HTTPTimeouts
-from paraserve.engines.remote import ModelFacts
-from paraserve.engines.sglang import SGLangEngine
+from paraserve.engines.http.client import HTTPTimeouts
+from paraserve.engines.http.remote import ModelFacts
+from paraserve.engines.sglang.engine import SGLangEngine
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -20,14 +20,14 @@ from tests.engines.contract import EngineCase, EngineContract, collect, idle, id
 from tests.engines.remote_faults import ask
 
 from paraserve.engines.base import Constraint, EngineError, EngineRequest, RoutingHints, Sampling
-from paraserve.engines.embedded import default_model_path
-from paraserve.engines.remote import EventDecoder, ModelFacts
-from paraserve.engines.vllm import VLLMEngine
-from paraserve.formats.grammar import tool_call_constraint
+from paraserve.engines.http.remote import EventDecoder, ModelFacts
+from paraserve.engines.llama_cpp.embedded import default_model_path
+from paraserve.engines.vllm.engine import VLLMEngine
 from paraserve.formats.registry import get_format
 from paraserve.formats.types import ToolSpec
 from paraserve.generation.plan import engine_name
-from paraserve.prompt.gguf import gguf_tokenizer
+from paraserve.grammar import tool_call_constraint
+from paraserve.tokenizers.gguf import gguf_tokenizer
 
 URL = os.environ["PARASERVE_VLLM_URL"]
 REFERENCE = json.loads(Path(os.environ["PARASERVE_VLLM_GREEDY"]).read_text())

@@ -9,8 +9,8 @@ import pytest
 
 from paraserve import __version__
 from paraserve.cli import configuration_page, main
-from paraserve.options import options_of
 from paraserve.settings import ServerSettings
+from paraserve.settings.declare import options_of
 
 ROOT = Path(__file__).resolve().parents[1]
 

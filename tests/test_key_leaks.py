@@ -25,7 +25,7 @@ from starlette.middleware import Middleware
 from paraserve.api.app import create_app
 from paraserve.api.traced import Traced
 from paraserve.engines.base import EngineError
-from paraserve.engines.scripted import ScriptedEngine
+from paraserve.engines.scripted.engine import ScriptedEngine
 from paraserve.observability.logs import FIELDS, configure_logging
 from paraserve.observability.tracing import Tracing
 from paraserve.settings import ServerSettings

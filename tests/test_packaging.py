@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from paraserve.api.app import ROUTES
-from paraserve.options import options_of
 from paraserve.settings import ServerSettings, load_settings
+from paraserve.settings.declare import options_of
 
 ROOT = Path(__file__).resolve().parents[1]
 FLAGS = {flag for option in options_of(ServerSettings) for flag in (option.flag, f"--no-{option.key}")} | {"--config"}

@@ -20,10 +20,10 @@ from paraserve.api import traced as traced_module
 from paraserve.api.app import create_app
 from paraserve.api.traced import Traced
 from paraserve.engines.base import EngineError
-from paraserve.engines.scripted import ScriptedEngine
+from paraserve.engines.scripted.engine import ScriptedEngine
 from paraserve.observability.tracing import Tracing
-from paraserve.options import ConfigurationError
 from paraserve.settings import ServerSettings, load_settings
+from paraserve.settings.declare import ConfigurationError
 from tests.api.wire import CHAT, post
 from tests.toy import deployment, engine, reply
 

@@ -7,7 +7,7 @@ import pytest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from paraserve.server import HTTPServer
+from paraserve.serving.server import HTTPServer
 from paraserve.settings import ServerSettings
 
 SAYS = {"x-forwarded-proto": "https", "x-forwarded-for": "198.51.100.7"}

@@ -14,14 +14,14 @@ from typing import Any
 import httpx
 
 from paraserve.api.app import create_app
+from paraserve.deploy import choose_format, join
 from paraserve.deployment import Deployment
 from paraserve.engines.base import EngineInfo
-from paraserve.engines.scripted import ScriptedEngine, ScriptedReply
-from paraserve.prompt.checkpoint import Checkpoint
+from paraserve.engines.scripted.engine import ScriptedEngine, ScriptedReply
 from paraserve.prompt.template import ChatTemplate
-from paraserve.prompt.token_table import BlankPrefix
 from paraserve.settings import ServerSettings
-from paraserve.startup import choose_format, join
+from paraserve.tokenizers.checkpoint import Checkpoint
+from paraserve.tokenizers.token_table import BlankPrefix
 
 MARKERS = ("<|user|>", "<|assistant|>", "<|end|>", "<think>", "</think>", "<tool_call>", "</tool_call>")
 SPECIAL = frozenset({"<|user|>", "<|assistant|>", "<|end|>"})

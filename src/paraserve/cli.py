@@ -101,17 +101,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def configuration_page() -> str:
     """What ``docs/configuration.md`` holds."""
-    from paraserve.options import options_of
-    from paraserve.options.reference import markdown_reference
     from paraserve.settings import ServerSettings
+    from paraserve.settings.declare import options_of
+    from paraserve.settings.reference import markdown_reference
 
     return _OPTIONS_HEAD + "\n" + markdown_reference(options_of(ServerSettings))
 
 
 def _serve(arguments: list[str]) -> int:
-    from paraserve.options import ConfigurationError, options_of
-    from paraserve.options.reference import terminal_reference
     from paraserve.settings import ServerSettings, load_settings
+    from paraserve.settings.declare import ConfigurationError, options_of
+    from paraserve.settings.reference import terminal_reference
 
     if "--help" in arguments or "-h" in arguments:
         width = min(shutil.get_terminal_size().columns, 100)
@@ -130,11 +130,11 @@ def _serve(arguments: list[str]) -> int:
         _print(f"paraserve serve: warning: {warning}", sys.stderr)
 
     if loaded.settings.workers > 1:
-        from paraserve.workers.supervisor import supervise
+        from paraserve.serving.workers.supervisor import supervise
 
         return supervise(loaded.settings, engine_flags)
 
-    from paraserve.server import serve
+    from paraserve.serving.server import serve
 
     return serve(loaded.settings, engine_flags)
 
@@ -149,7 +149,7 @@ def _split_engine_flags(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 def _split_config(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     """The value of ``--config`` and all other arguments."""
-    from paraserve.options import ConfigurationError
+    from paraserve.settings.declare import ConfigurationError
 
     config: str | None = None
     others: list[str] = []
@@ -169,9 +169,9 @@ def _split_config(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
 
 
 def _completion(shell: Sequence[str]) -> int:
-    from paraserve.options import options_of
-    from paraserve.options.completion import SHELLS, completion
     from paraserve.settings import ServerSettings
+    from paraserve.settings.completion import SHELLS, completion
+    from paraserve.settings.declare import options_of
 
     if len(shell) != 1 or shell[0] not in SHELLS:
         _print(f"paraserve completion: name a shell: {', '.join(SHELLS)}", sys.stderr)
@@ -181,7 +181,7 @@ def _completion(shell: Sequence[str]) -> int:
 
 
 def _refuse_command(word: str) -> int:
-    from paraserve.options.declare import suggestion
+    from paraserve.settings.declare import suggestion
 
     hint = f"; to serve with it: paraserve serve {word} ..." if word.startswith("--") else suggestion(word, _COMMANDS)
     _print(f"paraserve: unknown command {word}{hint} (see paraserve --help)", sys.stderr)

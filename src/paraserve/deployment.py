@@ -15,13 +15,13 @@ from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart
 from paraserve.generation.constraint import ConstraintBuilder
 from paraserve.generation.detokenize import ReplyVocabulary
-from paraserve.observability.secrets import client_text
 from paraserve.policies.table import Policies
 from paraserve.prompt.chat import ChatPrompt
 from paraserve.prompt.state import StartMarkers, reply_start
-from paraserve.prompt.tokenizer import Tokenizer
 from paraserve.protocol.errors import MODEL_NOT_FOUND, RequestError
+from paraserve.secrets import client_text
 from paraserve.settings import ServerSettings
+from paraserve.tokenizers.base import Tokenizer
 
 SHORT_TEXT = 2_000
 """Characters that are tokenized without leaving the event loop."""

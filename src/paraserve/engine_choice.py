@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from paraserve.engines.embedded import EmbeddedOptions, default_model_path
-from paraserve.progress import StartError
+from paraserve.engines.llama_cpp.embedded import EmbeddedOptions, default_model_path
+from paraserve.serving.progress import StartError
 from paraserve.settings import ServerSettings
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.api.wire import COMPLETIONS, chunks, post
 from tests.toy import TOKENIZER, ByteTokenizer, client, deployment, engine, reply
 
-from paraserve.engines.scripted import ScriptedReply
+from paraserve.engines.scripted.engine import ScriptedReply
 
 
 def joined(parts: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:

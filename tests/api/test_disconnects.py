@@ -10,7 +10,7 @@ from tests.toy import client, deployment, engine, reply
 
 from paraserve.api.app import create_app
 from paraserve.engines.base import EngineError
-from paraserve.engines.scripted import ScriptedEngine
+from paraserve.engines.scripted.engine import ScriptedEngine
 
 ENDPOINTS = pytest.mark.parametrize(
     ("path", "fields"), [(CHAT, {"messages": USER}), (COMPLETIONS, {"prompt": "hi"})], ids=["chat", "completions"]

@@ -10,9 +10,9 @@ from tests.api.wire import CHAT, COMPLETIONS, chunks, folded, frames, post, unfo
 from tests.toy import client, deployment, engine, reply
 
 from paraserve.engines.base import EngineError, EngineRequest
-from paraserve.engines.remote import ModelFacts
-from paraserve.engines.sglang import SGLangEngine
-from paraserve.engines.vllm import VLLMEngine
+from paraserve.engines.http.remote import ModelFacts
+from paraserve.engines.sglang.engine import SGLangEngine
+from paraserve.engines.vllm.engine import VLLMEngine
 
 TAGS = frozenset({"json_schema", "json_object", "regex", "ebnf", "structural_tag"})
 SCHEMA = {"type": "object", "properties": {"temp": {"type": "number"}}, "required": ["temp"]}

@@ -8,7 +8,7 @@ import pytest
 from tests.api.wire import chunks, folded, post, unfolded
 from tests.toy import END, TEMPLATE, TOKENIZER, client, deployment, engine, reply
 
-from paraserve.engines.scripted import ScriptedReply
+from paraserve.engines.scripted.engine import ScriptedReply
 from paraserve.formats.families import FORMATS
 from paraserve.formats.registry import get_format
 from paraserve.formats.render import Call, render_calls

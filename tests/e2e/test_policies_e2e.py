@@ -20,7 +20,7 @@ import openai
 import pytest
 from tests.e2e.conftest import ENGINE
 
-from paraserve.engines.embedded import default_model_path
+from paraserve.engines.llama_cpp.embedded import default_model_path
 
 OTHER = dict(zip(ENGINE[::2], ENGINE[1::2], strict=True))
 """The flags of another engine than the embedded one."""

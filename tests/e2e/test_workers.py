@@ -22,7 +22,7 @@ import trustme
 from cryptography import x509
 from tests.e2e.conftest import Server, eventually
 
-from paraserve.engines.embedded import default_model_path
+from paraserve.engines.llama_cpp.embedded import default_model_path
 
 WORKERS = 2
 USER = [{"role": "user", "content": "Count to ten."}]
@@ -77,7 +77,9 @@ def children(pid: int) -> dict[int, str]:
 
 
 def workers_of(server: Server) -> list[int]:
-    return sorted(pid for pid, command in children(server.process.pid).items() if "paraserve.workers.worker" in command)
+    return sorted(
+        pid for pid, command in children(server.process.pid).items() if "paraserve.serving.workers.worker" in command
+    )
 
 
 def engine_of(server: Server) -> int:

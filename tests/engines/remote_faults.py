@@ -17,8 +17,8 @@ from tests.engines.contract import collect, ids_of
 from tests.fakes.sequences import EOS, LONG, SLOW, VOCAB, FakeModel
 
 from paraserve.engines.base import Constraint, EngineError, EngineRequest, RoutingHints, Sampling
-from paraserve.engines.remote import RemoteEngine
-from paraserve.engines.vllm import VLLMEngine
+from paraserve.engines.http.remote import RemoteEngine
+from paraserve.engines.vllm.engine import VLLMEngine
 
 PROMPT = [5, 6, 7, 8]
 

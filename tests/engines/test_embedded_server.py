@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from paraserve.engines.base import EngineStartError
-from paraserve.engines.embedded import EmbeddedOptions, EmbeddedServer, default_model_path
+from paraserve.engines.llama_cpp.embedded import EmbeddedOptions, EmbeddedServer, default_model_path
 
 SMALL = {"context_length": 64, "slots": 1, "threads": 1}
 
@@ -62,7 +62,7 @@ async def test_the_server_ends_with_its_parent_however_that_ends() -> None:
     # A parent of its own, that is killed without any chance to clean up.
     code = (
         "import asyncio, sys\n"
-        "from paraserve.engines.embedded import *\n"
+        "from paraserve.engines.llama_cpp.embedded import *\n"
         "async def main():\n"
         "    options = EmbeddedOptions(str(default_model_path()), context_length=64, slots=1, threads=1)\n"
         "    server = EmbeddedServer(options)\n"
@@ -96,7 +96,7 @@ def _lives(process_id: int) -> bool:
 
 
 async def test_the_log_of_llama_cpp_is_shown_at_debug_and_not_else(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("DEBUG", "paraserve.engines.embedded")
+    caplog.set_level("DEBUG", "paraserve.engines.llama_cpp.embedded")
     for verbose in (False, True):
         caplog.clear()
         options = EmbeddedOptions(str(default_model_path()), verbose=verbose, **SMALL)

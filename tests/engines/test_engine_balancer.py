@@ -25,8 +25,8 @@ from paraserve.engines.base import (
     EngineStartError,
     Finish,
 )
-from paraserve.engines.remote import ModelFacts
-from paraserve.engines.sglang import SGLangEngine
+from paraserve.engines.http.remote import ModelFacts
+from paraserve.engines.sglang.engine import SGLangEngine
 
 INFO = EngineInfo("m", 4096, 1000, constraints=frozenset({"regex", "json_schema"}), media=frozenset({"image"}))
 QUICK = Backoff(0.02, 0.05)

@@ -14,9 +14,9 @@ from tests.fakes.sequences import VOCAB, FakeModel
 
 from paraserve.engines.base import EngineStartError
 from paraserve.engines.child import ChildEngine, ChildServer
+from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.launch import free_port, launch, sglang_command, vllm_command
-from paraserve.engines.remote import ModelFacts
-from paraserve.engines.sglang import SGLangEngine
+from paraserve.engines.sglang.engine import SGLangEngine
 
 PROGRAM = str(Path(__file__).resolve().parents[1] / "fakes" / "sglang_program.py")
 

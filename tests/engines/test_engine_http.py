@@ -16,9 +16,9 @@ from tests.fakes.serving import free_port, serving
 from tests.fakes.sglang_fake import FakeSGLang
 
 from paraserve.engines.base import EngineError
-from paraserve.engines.http import EngineHTTP, HTTPReply, HTTPTimeouts
-from paraserve.engines.remote import ModelFacts
-from paraserve.engines.sglang import SGLangEngine
+from paraserve.engines.http.client import EngineHTTP, HTTPReply, HTTPTimeouts
+from paraserve.engines.http.remote import ModelFacts
+from paraserve.engines.sglang.engine import SGLangEngine
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from paraserve.engines.base import Constraint
-from paraserve.engines.refusals import engine_message, refusal, safe
+from paraserve.engines.http.refusals import engine_message, refusal, safe
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from tests.fakes.sglang_fake import FakeSGLang
 from tests.fakes.vllm_fake import FakeVLLM
 
 from paraserve.engines.base import EngineError
-from paraserve.engines.remote import ModelFacts, RemoteEngine
-from paraserve.engines.sglang import SGLangEngine
-from paraserve.engines.vllm import VLLMEngine
+from paraserve.engines.http.remote import ModelFacts, RemoteEngine
+from paraserve.engines.sglang.engine import SGLangEngine
+from paraserve.engines.vllm.engine import VLLMEngine
 
 KINDS = [(SGLangEngine, FakeSGLang), (VLLMEngine, FakeVLLM)]
 

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from paraserve.engines.embedded import EmbeddedOptions, default_model_path
-from paraserve.engines.llama_cpp import LlamaCppEngine
-from paraserve.prompt.exactness import probe_texts
-from paraserve.prompt.gguf import difference_from_llama_cpp, gguf_model, gguf_tokenizer
-from paraserve.prompt.hf_tokenizer import HuggingFaceTokenizer
+from paraserve.engines.llama_cpp.embedded import EmbeddedOptions, default_model_path
+from paraserve.engines.llama_cpp.engine import LlamaCppEngine
+from paraserve.tokenizers.exactness import probe_texts
+from paraserve.tokenizers.gguf import difference_from_llama_cpp, gguf_model, gguf_tokenizer
+from paraserve.tokenizers.huggingface import HuggingFaceTokenizer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

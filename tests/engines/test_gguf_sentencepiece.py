@@ -11,11 +11,11 @@ import pytest
 import pytest_asyncio
 from tests.fakes.sentencepiece_models import CONTROL, llama_of, train
 
-from paraserve.engines.embedded import EmbeddedOptions
-from paraserve.engines.llama_cpp import LlamaCppEngine
+from paraserve.engines.llama_cpp.embedded import EmbeddedOptions
+from paraserve.engines.llama_cpp.engine import LlamaCppEngine
 from paraserve.prompt.errors import CheckpointError
-from paraserve.prompt.exactness import CORPUS
-from paraserve.prompt.gguf import difference_from_llama_cpp, gguf_tokenizer
+from paraserve.tokenizers.exactness import CORPUS
+from paraserve.tokenizers.gguf import difference_from_llama_cpp, gguf_tokenizer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -27,14 +27,14 @@ from paraserve.engines.base import (
     Sampling,
     TokenLogprob,
 )
-from paraserve.engines.embedded import EmbeddedOptions, default_model_path
-from paraserve.engines.llama_cpp import LlamaCppEngine
+from paraserve.engines.llama_cpp.embedded import EmbeddedOptions, default_model_path
+from paraserve.engines.llama_cpp.engine import LlamaCppEngine
 from paraserve.formats.families import FORMATS
-from paraserve.formats.grammar import tool_call_constraint
 from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart, ToolSpec
-from paraserve.prompt.gguf import gguf_tokenizer
-from paraserve.prompt.hf_tokenizer import HuggingFaceTokenizer
+from paraserve.grammar import tool_call_constraint
+from paraserve.tokenizers.gguf import gguf_tokenizer
+from paraserve.tokenizers.huggingface import HuggingFaceTokenizer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from paraserve.engines.base import Constraint, EngineError, Sampling
-from paraserve.engines.llama_cpp_body import completion_body, grammar_of, lark_regex, samplers_of, seed_of
+from paraserve.engines.llama_cpp.body import completion_body, grammar_of, lark_regex, samplers_of, seed_of
 
 SERVER_DEFAULTS_THAT_ARE_NOT_OURS = {
     "top_k": 40,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from paraserve.engines.base import EngineError, Finish
-from paraserve.engines.llama_cpp_events import CompletionEvents, Piece
-from paraserve.engines.token_fragments import TokenFragments, ends_inside_character
+from paraserve.engines.llama_cpp.events import CompletionEvents, Piece
+from paraserve.engines.llama_cpp.token_fragments import TokenFragments, ends_inside_character
 
 # One token for every byte, then some longer ones, then a control token.
 VOCABULARY: list[bytes] = [bytes([byte]) for byte in range(256)]

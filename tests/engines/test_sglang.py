@@ -15,9 +15,9 @@ from tests.fakes.serving import free_port, serving
 from tests.fakes.sglang_fake import FakeSGLang
 
 from paraserve.engines.base import Constraint, EngineStartError, MediaItem, RoutingHints, Sampling
-from paraserve.engines.http import HTTPTimeouts
-from paraserve.engines.remote import ModelFacts
-from paraserve.engines.sglang import SGLangEngine
+from paraserve.engines.http.client import HTTPTimeouts
+from paraserve.engines.http.remote import ModelFacts
+from paraserve.engines.sglang.engine import SGLangEngine
 
 FACTS = ModelFacts(vocab_size=VOCAB, eos_token_ids=frozenset({2}))
 

@@ -17,8 +17,8 @@ from tests.fakes.serving import free_port, serving
 from tests.fakes.sglang_fake import FakeSGLang
 
 from paraserve.engines.base import EngineRequest, RoutingHints
-from paraserve.engines.remote import ModelFacts
-from paraserve.engines.sglang import SGLangEngine
+from paraserve.engines.http.remote import ModelFacts
+from paraserve.engines.sglang.engine import SGLangEngine
 
 
 @dataclass

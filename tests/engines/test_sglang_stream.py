@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paraserve.engines.base import EngineError, EngineRequest, Sampling
-from paraserve.engines.refusals import refusal
-from paraserve.engines.remote import DONE
-from paraserve.engines.sglang_stream import SGLangStream, count_items, last_ids
+from paraserve.engines.http.refusals import refusal
+from paraserve.engines.http.remote import DONE
+from paraserve.engines.sglang.stream import SGLangStream, count_items, last_ids
 
 
 def stream_of(logprobs: int | None = None) -> SGLangStream:

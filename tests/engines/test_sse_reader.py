@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paraserve.engines.sse import SSEOverflow, SSEReader
+from paraserve.engines.http.sse import SSEOverflow, SSEReader
 
 STREAM = (
     b': a comment\n\nevent: x\nid: 7\ndata: {"a": 1}\n\ndata:{"b": 2}\r\n\r\ndata: first\ndata: second\r\rdata\n\n'

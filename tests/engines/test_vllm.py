@@ -14,9 +14,9 @@ from tests.fakes.serving import serving
 from tests.fakes.vllm_fake import FakeVLLM
 
 from paraserve.engines.base import Constraint, EngineStartError, MediaItem, RoutingHints, Sampling
-from paraserve.engines.http import HTTPTimeouts
-from paraserve.engines.remote import ModelFacts
-from paraserve.engines.vllm import VLLMEngine
+from paraserve.engines.http.client import HTTPTimeouts
+from paraserve.engines.http.remote import ModelFacts
+from paraserve.engines.vllm.engine import VLLMEngine
 
 FACTS = ModelFacts(vocab_size=VOCAB, eos_token_ids=frozenset({2}))
 

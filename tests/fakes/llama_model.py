@@ -17,7 +17,7 @@ from uuid import uuid4
 from tests.fakes.sequences import FakeModel, Step
 
 from paraserve.engines.base import Constraint, ConstraintKind, EngineError, EngineRequest, Sampling, TokenLogprob
-from paraserve.engines.llama_cpp import LlamaCppEngine
+from paraserve.engines.llama_cpp.engine import LlamaCppEngine
 
 _KINDS: tuple[ConstraintKind, ...] = ("json_schema", "regex", "ebnf", "structural_tag")
 

@@ -12,8 +12,8 @@ from typing import Any
 from tests.fakes.asgi import Receive, Send, read_body, send_json, send_stream
 
 from paraserve.engines.base import EngineError
-from paraserve.engines.http import EngineHTTP, HTTPStream
-from paraserve.engines.sse import SSEReader
+from paraserve.engines.http.client import EngineHTTP, HTTPStream
+from paraserve.engines.http.sse import SSEReader
 
 _HEADERS = frozenset({"host", "content-length", "content-type", "authorization"})
 

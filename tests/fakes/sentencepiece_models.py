@@ -11,7 +11,7 @@ from typing import Any
 import sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from paraserve.prompt.exactness import CORPUS
+from paraserve.tokenizers.exactness import CORPUS
 
 CONTROL, USER_DEFINED = ["<|user|>", "<|reply|>"], ["<tool>", "\u2581\u2581", "   "]
 LINES = [line for text in CORPUS for line in text.splitlines() if line.strip() and len(line) < 400]

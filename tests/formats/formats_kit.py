@@ -17,9 +17,9 @@ from paraserve.formats.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from paraserve.formats.literals import LiteralReader
 from paraserve.formats.output import parser_for
-from paraserve.formats.reply_parser import ReplyParser
+from paraserve.formats.reading.literals import LiteralReader
+from paraserve.formats.reading.reply_parser import ReplyParser
 from paraserve.formats.spec import Format
 from paraserve.formats.types import FinishReason, ToolSpec
 

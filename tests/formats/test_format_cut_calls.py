@@ -6,14 +6,14 @@ import json
 from itertools import product
 
 import pytest
-from declared_templates import DECLARED
-from formats_kit import TOOLS, parse
-from golden_replies import CALLS, REPLIES
+from tests.formats.declared_templates import DECLARED
+from tests.formats.formats_kit import TOOLS, parse
+from tests.formats.golden_replies import CALLS, REPLIES
 
+from paraserve.formats.declared.response_template import read_response_template
 from paraserve.formats.families import FORMATS
 from paraserve.formats.output import parser_for
 from paraserve.formats.render import Call, render
-from paraserve.formats.response_template import read_response_template
 from paraserve.formats.spec import Elements, Format, JsonEnvelope, JsonObject, Parameters, Text, pieces
 from paraserve.formats.types import FinishReason, ReplyStart, ToolSpec
 

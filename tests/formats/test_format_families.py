@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from formats_kit import TOOLS, parse, parse_invariant, random_split
-from golden_replies import CALLS, CONTENT, REASONING, REPLIES
+from tests.formats.formats_kit import TOOLS, parse, parse_invariant, random_split
+from tests.formats.golden_replies import CALLS, CONTENT, REASONING, REPLIES
 
 from paraserve.formats.events import ContentDelta, join_deltas
 from paraserve.formats.families import FORMATS
-from paraserve.formats.parser import OutputParser
+from paraserve.formats.reading.parser import OutputParser
 from paraserve.formats.render import Call, render
 from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart
@@ -113,7 +113,7 @@ def test_all_arguments_join_to_the_text_of_one_object(format: Format) -> None:
 
 def test_no_marker_begins_another_one_of_the_same_state() -> None:
     """Else what a short one means would depend on where the text was cut."""
-    from paraserve.formats.tables import compile_format
+    from paraserve.formats.reading.tables import compile_format
 
     for format in FORMATS:
         tables = compile_format(format, calls=True)

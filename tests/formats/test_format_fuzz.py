@@ -10,8 +10,8 @@ import random
 import re
 
 import pytest
-from formats_kit import TOOLS, Folded, parse, random_split
-from golden_replies import REPLIES
+from tests.formats.formats_kit import TOOLS, Folded, parse, random_split
+from tests.formats.golden_replies import REPLIES
 
 from paraserve.formats.families import FORMATS
 from paraserve.formats.spec import Format, JsonEnvelope

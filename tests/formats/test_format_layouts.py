@@ -4,7 +4,7 @@ The texts are our own; what is taken over is where each source puts line breaks,
 """
 
 import pytest
-from formats_kit import parse_invariant
+from tests.formats.formats_kit import parse_invariant
 
 from paraserve.formats.registry import detect, get_format
 from paraserve.formats.types import ReplyStart

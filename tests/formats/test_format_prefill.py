@@ -13,9 +13,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from formats_kit import LIST_SHELVES, SAVE_NOTE, TOOLS, Folded, fold, parse, random_split
-from golden_replies import REPLIES
-from test_format_fuzz import REASONS, soup
+from tests.formats.formats_kit import LIST_SHELVES, SAVE_NOTE, TOOLS, Folded, fold, parse, random_split
+from tests.formats.golden_replies import REPLIES
+from tests.formats.test_format_fuzz import REASONS, soup
 
 from paraserve.formats.families import FORMATS
 from paraserve.formats.output import parser_for

@@ -8,15 +8,15 @@ import random
 from typing import Any
 
 import pytest
-from declared_templates import DECLARED, HARMONY, LINES, PYTHON, TAGS, WHOLE
-from formats_kit import TOOLS, parse, parse_invariant, random_split, steps_of
+from tests.formats.declared_templates import DECLARED, HARMONY, LINES, PYTHON, TAGS, WHOLE
+from tests.formats.formats_kit import TOOLS, parse, parse_invariant, random_split, steps_of
 
+from paraserve.formats.declared.content import UnsupportedTemplateError
+from paraserve.formats.declared.parser import RegionParser
+from paraserve.formats.declared.regions import RegionKind
+from paraserve.formats.declared.response_template import read_response_template
 from paraserve.formats.output import parser_for
-from paraserve.formats.region_content import UnsupportedTemplateError
-from paraserve.formats.region_parser import RegionParser
-from paraserve.formats.regions import RegionKind
 from paraserve.formats.registry import detect
-from paraserve.formats.response_template import read_response_template
 from paraserve.formats.spec import PLAIN, compose
 from paraserve.formats.types import ReplyStart
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from formats_kit import parse_invariant
+from tests.formats.formats_kit import parse_invariant
 
+from paraserve.formats.declared.response_template import UnsupportedTemplateError, compile_response_template
 from paraserve.formats.registry import detect
-from paraserve.formats.response_template import UnsupportedTemplateError, compile_response_template
 from paraserve.formats.spec import JsonEnvelope, Keywords, Parameters, QuotedObject
 
 FUNCTION = {"type": "function", "function": {"name": "{content.name}", "arguments": "{content.arguments}"}}

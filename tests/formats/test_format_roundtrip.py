@@ -11,14 +11,14 @@ import os
 from typing import Any
 
 import pytest
-from formats_kit import TOOLS, parse, random_split
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from tests.formats.formats_kit import TOOLS, parse, random_split
 
 from paraserve.formats.families import FORMATS
+from paraserve.formats.reading.tables import compile_format
 from paraserve.formats.render import Call, render
 from paraserve.formats.spec import Elements, Format, Parameters, QuotedObject, pieces
-from paraserve.formats.tables import compile_format
 from paraserve.formats.types import ReplyStart, ToolSpec
 
 EXAMPLES = int(os.environ.get("PARASERVE_FORMAT_EXAMPLES", "40"))

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from formats_kit import LIST_SHELVES, SAVE_NOTE, TOOLS, Folded, parse, parse_invariant
+from tests.formats.formats_kit import LIST_SHELVES, SAVE_NOTE, TOOLS, Folded, parse, parse_invariant
 
 from paraserve.formats.families import FORMATS
-from paraserve.formats.parser import OutputParser
+from paraserve.formats.reading.parser import OutputParser
+from paraserve.formats.reading.tables import compile_format
 from paraserve.formats.registry import get_format
 from paraserve.formats.render import Call, render, render_calls
 from paraserve.formats.spec import Elements, Format, JsonEnvelope, JsonObject, Keywords, Parameters, QuotedObject
-from paraserve.formats.tables import compile_format
 from paraserve.formats.types import ReplyStart, ToolSpec
 
 WITH_CALLS = [format for format in FORMATS if format.calls]

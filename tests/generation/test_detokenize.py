@@ -10,7 +10,7 @@ import pytest
 
 from paraserve.formats.spec import Format, Reasoning
 from paraserve.generation.detokenize import Detokenizer, reply_vocabulary
-from paraserve.prompt.token_table import BlankPrefix
+from paraserve.tokenizers.token_table import BlankPrefix
 
 TEXT = "naïve 北京 🌤️ e\u0301"
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paraserve.observability.logs import FIELDS, LineFormatter, configure_logging
-from paraserve.progress import Progress
+from paraserve.serving.progress import Progress
 from paraserve.settings import ServerSettings
 
 

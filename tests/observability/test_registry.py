@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.observability.scrape import read
 
-from paraserve.generation.course import GAP_BOUNDS, Course
+from paraserve.generation.timings import GAP_BOUNDS, Course
 from paraserve.observability.histogram import BulkHistogram, Children
 from paraserve.observability.metrics import Metrics
 
@@ -127,7 +127,7 @@ def _numbers(registry: CollectorRegistry) -> dict[tuple[str, str], float]:
 
 def test_tokens_of_one_chunk_share_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 1.0, 1.036, 1.045])
-    monkeypatch.setattr("paraserve.generation.course.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("paraserve.generation.timings.perf_counter", lambda: next(clock))
     course = Course()
     course.ask()
     course.take(3)

@@ -13,7 +13,7 @@ from tests.toy import client, deployment, engine, reply
 
 from paraserve.api.app import create_app
 from paraserve.engines.base import EngineError
-from paraserve.engines.scripted import ScriptedEngine
+from paraserve.engines.scripted.engine import ScriptedEngine
 from paraserve.observability.event_loop import watch_event_loop
 from paraserve.protocol.errors import RequestError
 
@@ -276,7 +276,7 @@ async def test_a_bug_counts_as_500_and_its_answer_has_the_request_id(monkeypatch
 
 
 async def test_a_bug_within_a_stream_counts_as_500(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paraserve.api.chat_encoders.ChatStream.encode", lambda *_: 1 / 0)
+    monkeypatch.setattr("paraserve.api.encoders.chat.ChatStream.encode", lambda *_: 1 / 0)
     async with client(deployment(engine())) as http:
         response = await post(http, stream=True)
         seen = await scrape(http)

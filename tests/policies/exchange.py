@@ -11,7 +11,7 @@ from tests import toy
 
 from paraserve.api.app import create_app
 from paraserve.deployment import Deployment
-from paraserve.engines.scripted import ScriptedEngine, ScriptedReply
+from paraserve.engines.scripted.engine import ScriptedEngine, ScriptedReply
 from paraserve.settings import load_settings
 
 PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from tests.policies.exchange import Exchange, given, send
 
+from paraserve.deploy import choose_format, join
 from paraserve.engines.base import EngineInfo
-from paraserve.engines.scripted import ScriptedEngine, ScriptedReply
-from paraserve.prompt.checkpoint import Checkpoint, load_checkpoint
+from paraserve.engines.scripted.engine import ScriptedEngine, ScriptedReply
 from paraserve.settings import ServerSettings
-from paraserve.startup import choose_format, join
+from paraserve.tokenizers.checkpoint import Checkpoint, load_checkpoint
 
 TOOLS = [
     {

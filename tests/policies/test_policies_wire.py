@@ -17,7 +17,7 @@ from tests.policies.exchange import Exchange, exchange
 from tests.toy import TOKENIZER, reply
 
 from paraserve.engines.base import EngineError, EngineRequest
-from paraserve.engines.scripted import ScriptedReply
+from paraserve.engines.scripted.engine import ScriptedReply
 
 KIMI, GLM, TOY = "models/Moonshot-KIMI-k2.6", "models/Zai-GLM-4.6", "models/toy"
 TOOLS = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object", "properties": {}}}}]

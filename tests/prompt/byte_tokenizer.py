@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from paraserve.prompt.token_table import BlankPrefix
+from paraserve.tokenizers.token_table import BlankPrefix
 
 
 class ByteTokenizer:

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from byte_tokenizer import ByteTokenizer
+from tests.prompt.byte_tokenizer import ByteTokenizer
 
 from paraserve.prompt.chat import ChatPrompt
-from paraserve.prompt.checkpoint import Checkpoint
 from paraserve.prompt.state import StartMarkers
 from paraserve.prompt.template import ChatTemplate
+from paraserve.tokenizers.checkpoint import Checkpoint
 
 
 @pytest.fixture

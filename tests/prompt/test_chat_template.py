@@ -3,8 +3,8 @@
 import threading
 
 import pytest
-from own_templates import PLAIN
-from reference_jinja import render as reference_render
+from tests.prompt.own_templates import PLAIN
+from tests.prompt.reference_jinja import render as reference_render
 
 from paraserve.prompt import template as template_module
 from paraserve.prompt.errors import CheckpointError, PromptError

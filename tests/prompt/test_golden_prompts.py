@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from byte_tokenizer import ByteTokenizer
-from matrix_cases import ARGUMENTS, TOOLS, call, parts
-from reference_jinja import render
+from tests.prompt.byte_tokenizer import ByteTokenizer
+from tests.prompt.matrix_cases import ARGUMENTS, TOOLS, call, parts
+from tests.prompt.reference_jinja import render
 
 from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest
-from paraserve.prompt.checkpoint import Checkpoint
-from paraserve.prompt.hf_tokenizer import HuggingFaceTokenizer
 from paraserve.prompt.state import StartMarkers
 from paraserve.prompt.template import ChatTemplate
-from paraserve.prompt.tiktoken_tokenizer import TiktokenTokenizer
+from paraserve.tokenizers.checkpoint import Checkpoint
+from paraserve.tokenizers.huggingface import HuggingFaceTokenizer
+from paraserve.tokenizers.tiktoken import TiktokenTokenizer
 
 Messages = list[dict[str, Any]]
 

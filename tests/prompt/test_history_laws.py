@@ -3,16 +3,16 @@
 import json
 
 import pytest
-from byte_tokenizer import ByteTokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from own_templates import LISTS, PLAIN, STRICT
+from tests.prompt.byte_tokenizer import ByteTokenizer
+from tests.prompt.own_templates import LISTS, PLAIN, STRICT
 
 from paraserve.prompt.capabilities import probe_template
 from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest
-from paraserve.prompt.checkpoint import Checkpoint
 from paraserve.prompt.history import HistoryAdapter
 from paraserve.prompt.template import ChatTemplate
+from paraserve.tokenizers.checkpoint import Checkpoint
 
 TEMPLATES = {"plain": PLAIN, "lists": LISTS, "strict": STRICT}
 

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from byte_tokenizer import ByteTokenizer
-from matrix_cases import TOOLS, parts
+from tests.prompt.byte_tokenizer import ByteTokenizer
+from tests.prompt.matrix_cases import TOOLS, parts
 
 from paraserve.prompt import probes
 from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest, PromptSettings
-from paraserve.prompt.checkpoint import Checkpoint
 from paraserve.prompt.errors import PromptError
 from paraserve.prompt.state import StartMarkers
 from paraserve.prompt.template import ChatTemplate
+from paraserve.tokenizers.checkpoint import Checkpoint
 
 NO_CALLS = {
     "gemma3",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from byte_tokenizer import ByteTokenizer
+from tests.prompt.byte_tokenizer import ByteTokenizer
 
 from paraserve.formats.events import ContentDelta, ReasoningDelta
 from paraserve.formats.output import parser_for
@@ -14,9 +14,9 @@ from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart
 from paraserve.prompt.capabilities import probe_template
 from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest, PreparedPrompt
-from paraserve.prompt.checkpoint import Checkpoint
 from paraserve.prompt.state import StartMarkers
 from paraserve.prompt.template import ChatTemplate
+from paraserve.tokenizers.checkpoint import Checkpoint
 
 USER = {"role": "user", "content": "What is it?"}
 MODES = {"default": {}, "on": {"enable_thinking": True}, "off": {"enable_thinking": False}}

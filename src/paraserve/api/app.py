@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from paraserve import __version__
 from paraserve.admission import Admission, AdmissionLimits, LocalAdmission
 from paraserve.api import chat, completions, system, tokens
-from paraserve.api.edge import edge
+from paraserve.api.access import edge
 from paraserve.api.errors import on_bug, on_http_error, on_request_error
 from paraserve.api.middleware import StopAnswers
 from paraserve.api.observed import Observed, endpoint_names

@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from paraserve.api.body import read_body
-from paraserve.api.chat_encoders import ChatFold, ChatReplyShape, ChatStream
 from paraserve.api.common import (
     attributed,
     check_logprobs,
@@ -27,6 +26,7 @@ from paraserve.api.common import (
     wants_continuous_usage,
     wants_usage,
 )
+from paraserve.api.encoders.chat import ChatFold, ChatReplyShape, ChatStream
 from paraserve.api.observed import record_of
 from paraserve.api.replies import check_admission, streamed, whole
 from paraserve.engines.base import Constraint, Sampling

@@ -13,20 +13,20 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from paraserve.api.encoders.usage import UsageShape
 from paraserve.api.errors import as_request_error
 from paraserve.api.observed import REQUEST_ID_HEADER, record_of
 from paraserve.api.replies import ReplyOptions
 from paraserve.api.traced import trace_headers
-from paraserve.api.usage import UsageShape
 from paraserve.engines.base import EngineError, RoutingHints, Sampling
 from paraserve.generation.limits import check_min_tokens, output_limit
 from paraserve.generation.sampling import resolve_sampling
-from paraserve.observability.secrets import client_text
 from paraserve.policies.base import PolicyLedger, ReplyRules
 from paraserve.prompt.errors import PromptError
 from paraserve.protocol.body import decode_body
 from paraserve.protocol.errors import CONTEXT_LENGTH_EXCEEDED, RequestError
 from paraserve.protocol.sampling import SamplingFields
+from paraserve.secrets import client_text
 
 if TYPE_CHECKING:
     from paraserve.deployment import Deployment

@@ -25,7 +25,7 @@ from paraserve.api.common import (
     wants_continuous_usage,
     wants_usage,
 )
-from paraserve.api.completion_encoders import CompletionFold, CompletionReplyShape, CompletionStream, EchoedPrompt
+from paraserve.api.encoders.completions import CompletionFold, CompletionReplyShape, CompletionStream, EchoedPrompt
 from paraserve.api.observed import record_of
 from paraserve.api.replies import check_admission, streamed, whole
 from paraserve.deployment import Deployment

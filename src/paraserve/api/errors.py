@@ -12,9 +12,9 @@ from starlette.types import Receive, Scope, Send
 
 from paraserve.api.observed import REQUEST_ID_HEADER, record_of
 from paraserve.engines.base import EngineError
-from paraserve.observability.secrets import client_text
 from paraserve.prompt.errors import PromptError
 from paraserve.protocol.errors import RETRY_AFTER_SECONDS, ErrorBody, RequestError
+from paraserve.secrets import client_text
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from paraserve.admission import Caller
 from paraserve.api.errors import error_response
-from paraserve.observability.secrets import keys_in_force, spellings
 from paraserve.protocol.errors import RequestError
+from paraserve.secrets import keys_in_force, spellings
 
 HEALTH_PATHS = frozenset({"/health", "/health_generate"})
 METRICS_PATHS = frozenset({"/metrics"})

@@ -19,8 +19,8 @@ from paraserve.observability.logs import request_id
 from paraserve.observability.metrics import Metrics
 from paraserve.observability.record import RequestRecord
 from paraserve.observability.request_log import RequestLog
-from paraserve.observability.secrets import CREDENTIAL_HEADERS, client_text, presented
 from paraserve.policies.base import RESPONSE_HEADER
+from paraserve.secrets import CREDENTIAL_HEADERS, client_text, presented
 
 REQUEST_ID_HEADER = "x-request-id"
 OTHER_ENDPOINT = "other"

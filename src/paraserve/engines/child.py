@@ -26,7 +26,7 @@ from paraserve.engines.base import (
     EngineRequest,
     EngineStartError,
 )
-from paraserve.engines.http import EngineHTTP, HTTPTimeouts
+from paraserve.engines.http.client import EngineHTTP, HTTPTimeouts
 
 logger = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from typing import Literal
 
 from paraserve.engines.base import EngineStartError
 from paraserve.engines.child import ChildEngine, ChildServer
-from paraserve.engines.http import HTTPTimeouts
-from paraserve.engines.remote import ModelFacts
-from paraserve.engines.sglang import SGLangEngine
-from paraserve.engines.vllm import VLLMEngine
+from paraserve.engines.http.client import HTTPTimeouts
+from paraserve.engines.http.remote import ModelFacts
+from paraserve.engines.sglang.engine import SGLangEngine
+from paraserve.engines.vllm.engine import VLLMEngine
 
 _OURS = ("--host", "--port", "--model-path", "--model")
 

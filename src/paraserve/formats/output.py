@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from paraserve.formats.parser import OutputParser
-from paraserve.formats.region_parser import RegionParser
-from paraserve.formats.reply_parser import ReplyParser
+from paraserve.formats.declared.parser import RegionParser
+from paraserve.formats.reading.parser import OutputParser
+from paraserve.formats.reading.reply_parser import ReplyParser
 from paraserve.formats.spec import Format
 
 

@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from paraserve.formats.declared.content import UnsupportedTemplateError
+from paraserve.formats.declared.response_template import read_response_template
 from paraserve.formats.families import FORMATS
-from paraserve.formats.region_content import UnsupportedTemplateError
-from paraserve.formats.response_template import read_response_template
 from paraserve.formats.spec import Format, compose
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paraserve.formats.schema import type_of
+from paraserve.formats.reading.schema import type_of
 from paraserve.formats.spec import (
     Calls,
     Elements,

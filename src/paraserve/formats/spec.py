@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from paraserve.formats.regions import RegionKind, Regions
+from paraserve.formats.declared.regions import RegionKind, Regions
 
 IdStyle = Literal["generic", "counted", "nine"]
 """``call_`` and 24 hex digits; ``functions.{name}:{index}`` counted over the conversation; nine alphanumerics."""

@@ -15,15 +15,15 @@ from typing import Literal
 import msgspec
 
 from paraserve.engines.base import Constraint, ConstraintKind, EngineInfo
-from paraserve.formats.grammar import (
+from paraserve.formats.spec import Format
+from paraserve.formats.types import ReplyStart, ToolSpec
+from paraserve.generation.plan import may_reason
+from paraserve.grammar import (
     GrammarError,
     GrammarTarget,
     response_format_constraint,
     tool_call_constraint,
 )
-from paraserve.formats.spec import Format
-from paraserve.formats.types import ReplyStart, ToolSpec
-from paraserve.generation.plan import may_reason
 from paraserve.protocol.errors import RequestError
 from paraserve.protocol.sampling import ResponseFormat
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from paraserve.formats.spec import Format
-from paraserve.prompt.token_table import BlankPrefix
-from paraserve.prompt.tokenizer import Tokenizer
+from paraserve.tokenizers.base import Tokenizer
+from paraserve.tokenizers.token_table import BlankPrefix
 
 _new_decoder = codecs.getincrementaldecoder("utf-8")
 

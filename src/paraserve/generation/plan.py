@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from paraserve.engines.base import Constraint, EngineRequest, MediaItem, RoutingHints, Sampling
-from paraserve.formats.calls import Undeclared
 from paraserve.formats.output import parser_for
+from paraserve.formats.reading.calls import Undeclared
 from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.generation.choice import Choice, RawText

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from paraserve.engines.base import Engine, EngineChunk, EngineError, EngineRequest, TokenLogprob
 from paraserve.generation.choice import Choice
-from paraserve.generation.course import Course
 from paraserve.generation.events import GeneratedToken, PromptScored, ReplyEvent, Usage
 from paraserve.generation.ready import ReadyChunks
+from paraserve.generation.timings import Course
 
 Take = Callable[[Sequence[ReplyEvent]], Awaitable[None] | None]
 """Takes reply events that are there together. What it returns, if anything, is awaited before the engine is asked for

@@ -19,7 +19,7 @@ from structlog.processors import EventRenamer, JSONRenderer, TimeStamper, format
 from structlog.stdlib import add_log_level, add_logger_name
 from structlog.typing import EventDict, Processor
 
-from paraserve.observability.secrets import blotted, client_text, keys_in_force, spellings
+from paraserve.secrets import blotted, client_text, keys_in_force, spellings
 from paraserve.settings import ServerSettings
 
 FIELDS = "fields"

@@ -21,8 +21,8 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from paraserve.generation.course import GAP_BOUNDS
 from paraserve.generation.events import FinishReason
+from paraserve.generation.timings import GAP_BOUNDS
 from paraserve.observability.histogram import BulkHistogram, Children
 from paraserve.observability.record import AbortCause, RequestRecord
 

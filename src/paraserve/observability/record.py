@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Literal
 
-from paraserve.generation.course import Course
 from paraserve.generation.events import Usage
 from paraserve.generation.run import EngineRun, usage_of
+from paraserve.generation.timings import Course
 from paraserve.policies.base import PolicyLedger
 
 AbortCause = Literal["client_left", "server_stopping", "stop_string", "engine_failed"]

@@ -15,7 +15,7 @@ import msgspec
 
 from paraserve.observability.logs import FIELDS
 from paraserve.observability.record import RequestRecord
-from paraserve.observability.secrets import REDACTED, client_text
+from paraserve.secrets import REDACTED, client_text
 
 Detail = Literal["off", "metadata", "parameters", "bodies"]
 

@@ -20,7 +20,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from paraserve import __version__
 from paraserve.generation.run import EngineRun
 from paraserve.observability.record import RequestRecord
-from paraserve.observability.secrets import client_text
+from paraserve.secrets import client_text
 
 CONTEXT_HEADERS = ("traceparent", "tracestate")
 

@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from paraserve.observability.secrets import client_text
 from paraserve.protocol.errors import RequestError
+from paraserve.secrets import client_text
 from paraserve.settings import ServerSettings
 
 Endpoint = Literal["chat", "completions"]

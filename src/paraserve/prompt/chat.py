@@ -19,7 +19,6 @@ from typing import Any, Literal
 from paraserve.engines.base import MediaItem
 from paraserve.formats.types import ReplyStart
 from paraserve.prompt.capabilities import TemplateCapabilities, probe_template
-from paraserve.prompt.checkpoint import DEFAULT_TEMPLATE, TOOL_TEMPLATE, Checkpoint
 from paraserve.prompt.errors import PromptError
 from paraserve.prompt.facts import PromptFacts, TokenizerFacts
 from paraserve.prompt.history import HistoryAdapter
@@ -30,6 +29,7 @@ from paraserve.prompt.state import StartMarkers, ThinkingState, reply_start
 from paraserve.prompt.thinking import resolve_kwargs, thinking_modes
 from paraserve.prompt.tool_declarations import declare_tools
 from paraserve.prompt.validation import check_messages
+from paraserve.tokenizers.checkpoint import DEFAULT_TEMPLATE, TOOL_TEMPLATE, Checkpoint
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import ipaddress
 import re
 from collections.abc import Mapping
 
-from paraserve.options import ConfigurationError
+from paraserve.settings.declare import ConfigurationError
 from paraserve.settings.server import ServerSettings
 
 

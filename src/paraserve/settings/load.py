@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paraserve.options import ConfigurationError, Given, options_of, read_arguments, read_environment, read_file
 from paraserve.settings.access import check_access
+from paraserve.settings.declare import ConfigurationError, options_of
 from paraserve.settings.policies import PRESETS
 from paraserve.settings.server import ServerSettings
+from paraserve.settings.sources import Given, read_arguments, read_environment, read_file
 
 
 @dataclass(frozen=True, slots=True)

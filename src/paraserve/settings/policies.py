@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from paraserve.options import setting
+from paraserve.settings.declare import setting
 
 POLICIES = "Policies (all off by default; see docs/policies.md)"
 

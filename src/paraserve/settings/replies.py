@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from paraserve.options import setting
+from paraserve.settings.declare import setting
 
 ENGINE = "Engine"
 FORMATS = "Reasoning and tool calls"

@@ -1,0 +1,289 @@
+"""The run of one sequence on an engine behind HTTP, the same for every such engine.
+
+Never knows an engine's bodies: a subclass writes the request and reads the events. Three invariants: a request that
+did not end by itself is aborted exactly once, whatever ended it; the abort is on its way before the connection is
+dropped (SGLang forgets the name of a request whose client has left, and could then not find it); and a stream that
+ends without a finish is an error, never a short reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+
+from paraserve.engines.base import (
+    EngineChunk,
+    EngineError,
+    EngineHealth,
+    EngineInfo,
+    EngineRequest,
+    EngineStartError,
+)
+from paraserve.engines.http.client import EngineHTTP, HTTPStream, HTTPTimeouts
+from paraserve.engines.http.refusals import engine_message, refusal
+from paraserve.engines.http.sse import SSEOverflow, SSEReader
+
+logger = logging.getLogger(__name__)
+
+DONE = b"[DONE]"
+"""The payload that ends a stream."""
+
+_AFTER_FINISH = 2.0
+"""Seconds to wait for the usage that follows a finish."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What the checkpoint says about the model, for what an engine does not tell.
+
+    Attributes:
+        vocab_size: ids are below it. Neither SGLang nor vLLM reports it, and an id beyond it can end SGLang.
+        context_length: None is "what the engine reports"; the smaller of both holds.
+    """
+
+    vocab_size: int
+    model: str | None = None
+    context_length: int | None = None
+    eos_token_ids: frozenset[int] = frozenset()
+
+
+class EventDecoder(Protocol):
+    """Reads the events of one stream."""
+
+    @property
+    def name(self) -> str | None:
+        """What the engine calls the generation, where it has told."""
+        ...
+
+    @property
+    def finish_held(self) -> bool:
+        """Whether the finish has come and only counts are still awaited."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last chunk has been given out."""
+        ...
+
+    def decode(self, payload: bytes) -> EngineChunk | None:
+        """The chunk of an event, None where it has nothing new.
+
+        `DONE` gives the finish that is still held; a stream that is done without one is broken. Raises `EngineError`.
+        """
+        ...
+
+
+class RemoteEngine(ABC):
+    """An engine's adapter: one server, one connection pool."""
+
+    def __init__(
+        self, base_url: str, facts: ModelFacts, *, timeouts: HTTPTimeouts | None = None, api_key: str | None = None
+    ) -> None:
+        self.facts = facts
+        self.http = EngineHTTP(base_url, timeouts=timeouts, api_key=api_key)
+        self._info: EngineInfo | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    title: str
+    generate_path: str
+    abort_path: str
+
+    @abstractmethod
+    async def learn(self) -> EngineInfo:
+        """Ask the server what it is. Raises `EngineError` and `EngineStartError`."""
+
+    @abstractmethod
+    def body(self, request: EngineRequest) -> dict[str, Any]:
+        """The engine's spelling of a request."""
+
+    @abstractmethod
+    def decoder(self, request: EngineRequest) -> EventDecoder: ...
+
+    def name(self, request: EngineRequest) -> str:
+        """What the engine will call the generation, if nothing between here and there renames it."""
+        return request.request_id
+
+    @abstractmethod
+    def abort_body(self, name: str) -> dict[str, Any]: ...
+
+    @abstractmethod
+    async def health(self) -> EngineHealth: ...
+
+    def headers(self, request: EngineRequest) -> Mapping[str, str]:
+        return request.routing.headers
+
+    def refused(self, status: int, message: str, request: EngineRequest) -> EngineError:
+        """The error for a status that the engine answered instead of a stream, or named in an event."""
+        return refusal(status, message, request.constraint)
+
+    @property
+    def info(self) -> EngineInfo:
+        if self._info is None:
+            raise RuntimeError("the engine has not been started")
+        return self._info
+
+    async def start(self) -> None:
+        await self.http.open()
+        try:
+            self._info = await self.learn()
+        except (EngineError, EngineStartError) as error:
+            await self.http.close()
+            raise EngineStartError(f"{self.title} at {self.http.base_url}: {error}") from error
+
+    async def stop(self) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=2.0)
+        await self.http.close()
+
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineChunk, None]:
+        check_request(request, self.info)
+        body = msgspec.json.encode(with_extras(self.body(request), request.extras))
+        decoder = self.decoder(request)
+        opening = asyncio.create_task(self.http.stream(self.generate_path, body, self.headers(request)))
+        settled = False  # nothing of the request is left in the engine
+        try:
+            # Shielded: a cancelled request would drop the connection before the abort is sent.
+            try:
+                stream = await asyncio.shield(opening)
+            except EngineError as error:
+                settled = error.code == "engine_unreachable"
+                raise
+            if stream.status != 200:
+                raise self.refused(stream.status, engine_message(await stream.body()), request)
+            reader = SSEReader()
+            while not decoder.ended:
+                for event in await self._events(stream, reader, decoder.finish_held):
+                    chunk = decoder.decode(event)
+                    settled = decoder.ended
+                    if chunk is not None:
+                        yield chunk
+                    if settled:
+                        break
+        finally:
+            name = decoder.name or self.name(request)
+            self._later(self._leave(opening) if settled else self._abort(name, opening))
+
+    async def _events(self, stream: HTTPStream, reader: SSEReader, finish_held: bool) -> list[bytes]:
+        """The events of the next read, `DONE` in the place of the end of the stream."""
+        try:
+            async with asyncio.timeout(_AFTER_FINISH if finish_held else None):
+                received = await stream.read()
+        except (EngineError, TimeoutError):
+            if finish_held:  # the reply is whole, only its counts are missing
+                return [DONE]
+            raise
+        if not received:
+            return [DONE]
+        try:
+            return reader.feed(received)
+        except SSEOverflow as error:
+            raise garbled() from error
+
+    async def _leave(self, opening: asyncio.Task[HTTPStream]) -> None:
+        if opening.done() and not opening.cancelled() and opening.exception() is None:
+            await opening.result().drain()
+
+    async def _abort(self, name: str, opening: asyncio.Task[HTTPStream]) -> None:
+        try:
+            async with asyncio.timeout(1.0):
+                reply = await self.http.post(self.abort_path, self.abort_body(name))
+            if reply.status != 200:
+                # 404 is a router, which has no aborts; anything else leaves work in the engine that nobody wants.
+                level = logging.DEBUG if reply.status == 404 else logging.WARNING
+                logger.log(level, "%s: abort was answered with %d", self.http.base_url, reply.status)
+        except (EngineError, TimeoutError) as error:
+            logger.warning("%s: abort of %s failed: %r", self.http.base_url, name, error)
+        finally:
+            opening.cancel()
+            (outcome,) = await asyncio.gather(opening, return_exceptions=True)
+            if isinstance(outcome, HTTPStream):
+                outcome.close()
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def check_request(request: EngineRequest, info: EngineInfo) -> None:
+    """Refuse what the engine cannot do, before it is asked (some engines do not survive the question)."""
+    ids = request.token_ids
+    if not ids:
+        raise EngineError(400, "invalid_value", "The prompt is empty.", param="prompt")
+    if min(ids) < 0 or max(ids) >= info.vocab_size:
+        message = f"The prompt holds a token id outside of the vocabulary (0 to {info.vocab_size - 1})."
+        raise EngineError(400, "invalid_value", message, param="prompt")
+    for field, used in (
+        ("logit_bias", request.sampling.logit_bias),
+        ("stop_token_ids", request.sampling.stop_token_ids),
+    ):
+        if used and (min(used) < 0 or max(used) >= info.vocab_size):
+            message = f"{field} holds a token id outside of the vocabulary (0 to {info.vocab_size - 1})."
+            raise EngineError(400, "invalid_value", message, param=field)
+    if request.sampling.logit_bias and not info.logit_bias:
+        message = "A bias would not reach the engine: what stands in front of it leaves the field out."
+        raise EngineError(400, "unsupported_parameter", message, param="logit_bias")
+    if request.routing.cache_salt is not None and not info.cache_salts:
+        message = "The engine cannot keep the caches of different salts apart."
+        raise EngineError(400, "unsupported_parameter", message, param="cache_salt")
+    if request.logprobs is not None and request.logprobs > info.max_logprobs:
+        message = f"The engine gives at most {info.max_logprobs} alternatives a token."
+        raise EngineError(400, "invalid_value", message, param="top_logprobs")
+    if request.prompt_logprobs and not info.prompt_logprobs:
+        raise EngineError(
+            400, "unsupported_parameter", "The engine gives no log probabilities of the prompt.", param="echo"
+        )
+    for item in request.media:
+        if item.kind not in info.media:
+            raise EngineError(400, "unsupported_parameter", f"The model takes no {item.kind} input.", param="messages")
+    check_constraint(request, info)
+
+
+def check_constraint(request: EngineRequest, info: EngineInfo) -> None:
+    constraint = request.constraint
+    if constraint is None:
+        return
+    if constraint.kind not in info.constraints:
+        message = f"The engine cannot obey a constraint of the kind {constraint.kind}."
+        raise EngineError(400, "unsupported_parameter", message, param=constraint.param)
+    if request.in_reasoning and not constraint.covers_reasoning and not info.defers_constraints:
+        message = "The engine would apply the constraint inside the reasoning: turn the reasoning off."
+        raise EngineError(400, "unsupported_parameter", message, param=constraint.param)
+
+
+def with_extras(body: dict[str, Any], extras: Mapping[str, Any]) -> dict[str, Any]:
+    """The body with the operator's pass-through fields; those of ``sampling_params`` go one level down.
+
+    Raises `EngineError` for a field that the adapter writes itself: two meanings of one value would hide one.
+    """
+    for name, value in extras.items():
+        inner = body.get(name)
+        if isinstance(inner, dict) and isinstance(value, Mapping):
+            with_extras(inner, value)
+        elif name in body:
+            raise EngineError(400, "invalid_value", f"{name} is set by the server.", param=name)
+        else:
+            body[name] = value
+    return body
+
+
+def cached_prompt_tokens(reported: int | None, prompt_tokens: int | None) -> int | None:
+    """How many prompt tokens came from the prefix cache, None where the number cannot be that.
+
+    Every engine computes at least the prompt's last token, so "all of them" is what a decode server says that was
+    handed the whole prompt by its prefill server: it is no cache hit and not reported as one.
+    """
+    if reported is None or (prompt_tokens is not None and reported >= prompt_tokens):
+        return None
+    return reported
+
+
+def garbled() -> EngineError:
+    """The engine sent something that is not its protocol."""
+    return EngineError(502, "engine_error", "The engine sent an answer that cannot be read.", retryable=True)

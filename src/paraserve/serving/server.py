@@ -1,0 +1,152 @@
+"""The running server: HTTP on uvicorn, signals and drain, in one process.
+
+SIGTERM and Ctrl-C stop accepting; replies that run may end within the drain timeout and are then broken off with an
+error of their own, and the engine is stopped last. Ctrl-C once more breaks them off at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from paraserve.api.access import key_ring
+from paraserve.api.app import create_app
+from paraserve.api.keys import KeyFileError
+from paraserve.deploy import deploy
+from paraserve.deployment import Deployment
+from paraserve.engines.base import EngineStartError
+from paraserve.observability.event_loop import watch_event_loop
+from paraserve.prompt.errors import CheckpointError
+from paraserve.serving.http_protocol import ConnectionLimits, with_limits
+from paraserve.serving.listening import listen, url_of
+from paraserve.serving.memory import settle
+from paraserve.serving.progress import Progress, StartError, run_until_stopped
+from paraserve.serving.tls import Certificate, CertificateError
+from paraserve.settings import ServerSettings
+
+START_ERRORS = (EngineStartError, CheckpointError, StartError, KeyFileError, CertificateError)
+"""What can be wrong at a start. Each is one line for the operator."""
+IDLE_CONNECTION_SECONDS = 75
+"""How long a kept-alive connection may be idle: longer than the pools of usual clients and proxies keep theirs, so
+that it is they who close."""
+
+LAST_WORDS_SECONDS = 1.0
+"""How long replies that the drain has broken off may take to say so."""
+
+
+def serve(settings: ServerSettings, engine_flags: Sequence[str] = ()) -> int:
+    """Run until stopped. Returns the exit code of the process.
+
+    Args:
+        engine_flags: for an engine that is started by us.
+    """
+    return run_until_stopped(settings, partial(_serve, settings, engine_flags), START_ERRORS)
+
+
+async def _serve(settings: ServerSettings, engine_flags: Sequence[str], progress: Progress) -> int:
+    certificate = edge_files(settings)
+    listening = listen(settings.host, settings.port)
+    try:
+        deployment = await deploy(settings, progress.step, engine_flags)
+        try:
+            app = create_app(deployment)
+            ready = partial(progress.step, f"ready on {url_of(settings, listening)}", ready_facts(deployment))
+            async with beside(certificate.follow() if certificate else None, watch_event_loop(app.state.metrics)):
+                await HTTPServer(app, settings, certificate, on_listening=ready).serve([listening])
+        finally:
+            await deployment.close()
+    finally:
+        listening.close()
+    return 0
+
+
+def edge_files(settings: ServerSettings) -> Certificate | None:
+    """Read the files of keys and of the certificate, which is returned. Raises `KeyFileError`, `CertificateError`."""
+    key_ring(settings)
+    return Certificate(settings.ssl_certfile, settings.ssl_keyfile) if settings.ssl_certfile else None
+
+
+@asynccontextmanager
+async def beside(*watches: Coroutine[Any, Any, None] | None) -> AsyncIterator[None]:
+    """What watches something while the server runs."""
+    tasks = [asyncio.ensure_future(watch) for watch in watches if watch is not None]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+class HTTPServer(uvicorn.Server):
+    """uvicorn within this server's limits. A signal is its ordinary end: it is not raised again after the drain.
+
+    Args:
+        on_listening: called when connections are accepted.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: ServerSettings,
+        certificate: Certificate | None,
+        on_listening: Callable[[], None] = lambda: None,
+    ) -> None:
+        config = uvicorn.Config(
+            app,
+            http=with_limits(ConnectionLimits(slow_client=settings.slow_client_timeout)),
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            proxy_headers=bool(settings.trusted_proxies),
+            forwarded_allow_ips=list(settings.trusted_proxies),
+            ssl_context_factory=(lambda *_: certificate.context) if certificate else None,
+            timeout_keep_alive=IDLE_CONNECTION_SECONDS,
+            timeout_graceful_shutdown=math.ceil(settings.drain_timeout),
+        )
+        super().__init__(config)
+        self._on_listening = on_listening
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        settle()
+        self._on_listening()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        # uvicorn does not wait for what it has cancelled: their last words are still to go out.
+        deadline = time.monotonic() + LAST_WORDS_SECONDS
+        while self.server_state.connections and time.monotonic() < deadline:  # noqa: ASYNC110 - uvicorn has no event
+            await asyncio.sleep(0.01)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def ready_facts(deployment: Deployment) -> dict[str, str]:
+    """What an operator wants to know when the server is ready."""
+    in_force = [policy.name for policy in deployment.policies.states() if policy.endpoints]
+    return {
+        "model": ", ".join(deployment.names),
+        "context": f"{deployment.context_length} tokens",
+        "engine": f"{deployment.settings.engine} {deployment.engine.info.version}".rstrip(),
+        "format": deployment.format.name,
+        "policies": ", ".join(in_force) or "none",
+    }

@@ -1,0 +1,248 @@
+"""What a checkpoint's own files say: tokenizer, chat templates, sampling defaults, end tokens, context length.
+
+Never knows requests or engines, and loads no weights. Two invariants: a value that no file states is None or empty,
+never a guess, and a file that is there but cannot be used is a `CheckpointError` that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from paraserve.prompt.errors import CheckpointError
+from paraserve.prompt.template import ChatTemplate
+from paraserve.tokenizers.base import Tokenizer
+from paraserve.tokenizers.gguf import GgufModel, gguf_model, gguf_tokenizer
+from paraserve.tokenizers.huggingface import SPECIAL_TOKEN_NAMES, HuggingFaceTokenizer, TokenizerFileError, token_text
+from paraserve.tokenizers.sentencepiece import SentencePieceTokenizer
+from paraserve.tokenizers.sentencepiece_files import model_file
+from paraserve.tokenizers.tekken import TekkenTokenizer
+from paraserve.tokenizers.tiktoken import TiktokenTokenizer
+from paraserve.tokenizers.vocabulary_files import has_vocabulary_files, read_vocabulary_files
+
+DEFAULT_TEMPLATE = "default"
+TOOL_TEMPLATE = "tool_use"
+"""The named template that is used when a request declares tools (a convention of Hugging Face)."""
+
+CONTEXT_LENGTH_KEYS = (
+    "max_position_embeddings",
+    "model_max_length",
+    "max_sequence_length",
+    "max_seq_len",
+    "seq_length",
+    "n_positions",
+)
+"""The names under which ``config.json`` files state the context length, most usual first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Facts of one checkpoint, read once at start."""
+
+    path: Path
+    tokenizer: Tokenizer
+    templates: Mapping[str, ChatTemplate]
+    """By name; empty where the checkpoint ships none. `DEFAULT_TEMPLATE` is there whenever there is any."""
+    special_tokens: Mapping[str, str] = field(default_factory=dict)
+    """``bos_token`` and its like: variables of every template."""
+    eos_token_ids: frozenset[int] = frozenset()
+    """Every end token that any file names: tokenizer, ``config.json``, ``generation_config.json``."""
+    context_length: int | None = None
+    """Tokens of prompt and reply together that the model was made for."""
+    generation_config: Mapping[str, Any] = field(default_factory=dict)
+    """``generation_config.json`` as it stands: the model's own sampling defaults."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """``config.json`` (or the GGUF metadata) as it stands."""
+    response_template: Any = None
+    """``response_template`` of the tokenizer config: the family's output format as data, where it has one."""
+
+
+def load_checkpoint(
+    model_path: Path, *, tokenizer_path: Path | None = None, chat_template: str | None = None
+) -> Checkpoint:
+    """Read a checkpoint.
+
+    Args:
+        model_path: a directory in Hugging Face's layout, or a ``.gguf`` file.
+        tokenizer_path: a directory (or ``.gguf`` file) to take tokenizer and templates from instead.
+        chat_template: a file with a template, or the name of one of the checkpoint's templates.
+
+    Raises:
+        CheckpointError: with what is missing and what to do.
+    """
+    if not model_path.exists():
+        raise CheckpointError(f"there is no model at {model_path}: give a directory of a checkpoint or a .gguf file")
+    source = tokenizer_path or model_path
+    if not source.exists():
+        raise CheckpointError(f"there is no tokenizer at {source}: --tokenizer-path takes a directory or a .gguf file")
+    model = _read_model(model_path)
+    config = {} if source.is_file() else _read_json(source / _TOKENIZER_CONFIG)
+    tokenizer, specials = _read_tokenizer(source, config)
+    sources = _read_templates(source, config)
+    if not sources and source != model_path:
+        sources = _read_templates(
+            model_path, {} if model_path.is_file() else _read_json(model_path / _TOKENIZER_CONFIG)
+        )
+    return Checkpoint(
+        path=model_path,
+        tokenizer=tokenizer,
+        templates=_choose_templates(sources, chat_template),
+        special_tokens=specials,
+        eos_token_ids=tokenizer.eos_token_ids | model.eos_token_ids,
+        context_length=model.context_length,
+        generation_config=model.generation_config,
+        config=model.config,
+        response_template=config.get("response_template"),
+    )
+
+
+_TOKENIZER_CONFIG = "tokenizer_config.json"
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelFiles:
+    config: Mapping[str, Any]
+    context_length: int | None
+    eos_token_ids: frozenset[int]
+    generation_config: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _read_model(path: Path) -> _ModelFiles:
+    if path.is_file():
+        model = gguf_model(path)
+        # The vocabulary's arrays are the tokenizer's; what is left is small enough to show.
+        facts = {key: value for key, value in model.metadata.items() if not isinstance(value, list)}
+        return _ModelFiles(facts, model.context_length, model.eos_token_ids)
+    config = _read_json(path / "config.json")
+    generation = _read_json(path / "generation_config.json")
+    return _ModelFiles(config, context_length_of(config), _eos_ids(config) | _eos_ids(generation), generation)
+
+
+def _read_tokenizer(path: Path, config: Mapping[str, Any]) -> tuple[Tokenizer, dict[str, str]]:
+    """The tokenizer, and its named special tokens."""
+    if path.is_file():
+        gguf: GgufModel = gguf_model(path)
+        return gguf_tokenizer(path, gguf.metadata), dict(gguf.special_tokens)
+    try:
+        if (path / "tokenizer.json").is_file():
+            tokenizer: Tokenizer = HuggingFaceTokenizer.from_directory(path)
+        elif (path / "tiktoken.model").is_file():
+            tokenizer = TiktokenTokenizer.from_directory(path)
+        elif (path / "tekken.json").is_file():
+            tokenizer = TekkenTokenizer(path / "tekken.json")
+            return tokenizer, dict(tokenizer.special_tokens)
+        elif (model := model_file(path)) is not None:
+            tokenizer = SentencePieceTokenizer(model)
+            return tokenizer, dict(tokenizer.special_tokens)
+        elif has_vocabulary_files(path):
+            tokenizer = read_vocabulary_files(path, config)
+        else:
+            raise CheckpointError(
+                f"{path} has no tokenizer.json, tiktoken.model, tekken.json, tokenizer.model or vocab.json: "
+                "give a directory that has one with --tokenizer-path"
+            )
+    except TokenizerFileError as error:
+        raise CheckpointError(str(error)) from error
+    texts = {name: token_text(config.get(name)) for name in SPECIAL_TOKEN_NAMES}
+    return tokenizer, {name: text for name, text in texts.items() if text}
+
+
+def _read_templates(path: Path, config: Mapping[str, Any]) -> dict[str, str]:
+    return dict(gguf_model(path).chat_templates) if path.is_file() else _directory_templates(path, config)
+
+
+def _directory_templates(path: Path, config: Mapping[str, Any]) -> dict[str, str]:
+    """Template files win over the tokenizer config, as in `transformers`."""
+    templates: dict[str, str] = {}
+    declared = config.get("chat_template")
+    if isinstance(declared, str):
+        templates[DEFAULT_TEMPLATE] = declared
+    elif isinstance(declared, list):
+        templates.update({entry["name"]: entry["template"] for entry in declared})
+    elif isinstance(declared, dict):
+        templates.update(declared)
+    for file in sorted((path / "additional_chat_templates").glob("*.jinja")):
+        templates[file.stem] = _read_text(file)
+    if (path / "chat_template.jinja").is_file():
+        templates[DEFAULT_TEMPLATE] = _read_text(path / "chat_template.jinja")
+    elif (path / "chat_template.json").is_file():
+        # The layout of processors of 2024: one key.
+        templates[DEFAULT_TEMPLATE] = str(_read_json(path / "chat_template.json").get("chat_template", ""))
+    return templates
+
+
+def _choose_templates(sources: Mapping[str, str], wanted: str | None) -> dict[str, ChatTemplate]:
+    """All of the checkpoint's, or the one that the operator asked for, which then serves every request."""
+    if wanted is not None and wanted in sources:
+        return {DEFAULT_TEMPLATE: ChatTemplate.compile(sources[wanted], wanted)}
+    if wanted is not None:
+        path = Path(wanted)
+        if not path.is_file():
+            known = ", ".join(sorted(sources)) or "none"
+            raise CheckpointError(
+                f"--chat-template {wanted}: there is no such file, and the checkpoint's templates are: {known}"
+            )
+        return {DEFAULT_TEMPLATE: ChatTemplate.compile(_read_text(path), path.name)}
+    if sources and DEFAULT_TEMPLATE not in sources:
+        raise CheckpointError(
+            "the checkpoint has no default chat template; choose one of its templates with --chat-template: "
+            + ", ".join(sorted(sources))
+        )
+    return {name: ChatTemplate.compile(text, name) for name, text in sources.items()}
+
+
+def context_length_of(config: Mapping[str, Any]) -> int | None:
+    """Tokens that ``config.json`` says the model was made for, looked for at its top and in the text model's part.
+
+    YaRN states how far it stretches the positions it started from, and that product is the length (the convention of
+    vLLM and SGLang; some configs keep the length before stretching in ``max_position_embeddings``).
+    """
+    for part in (config, *(config.get(name) for name in ("text_config", "llm_config", "language_config"))):
+        if not isinstance(part, Mapping):
+            continue
+        for key in CONTEXT_LENGTH_KEYS:
+            length = part.get(key)
+            if isinstance(length, int) and not isinstance(length, bool) and length > 0:
+                return _scaled(length, part.get("rope_scaling") or part.get("rope_parameters"))
+    return None
+
+
+def _scaled(length: int, scaling: Any) -> int:
+    if not isinstance(scaling, Mapping) or scaling.get("rope_type", scaling.get("type")) != "yarn":
+        return length
+    factor = scaling.get("factor")
+    if not isinstance(factor, (int, float)):
+        return length
+    return max(length, int(scaling.get("original_max_position_embeddings", length) * factor))
+
+
+def _eos_ids(config: Mapping[str, Any]) -> frozenset[int]:
+    value = config.get("eos_token_id")
+    if value is None and isinstance(config.get("text_config"), Mapping):
+        value = config["text_config"].get("eos_token_id")
+    values = value if isinstance(value, list) else [value]
+    return frozenset(number for number in values if isinstance(number, int))
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """An object, empty where there is no such file."""
+    if not path.is_file():
+        return {}
+    try:
+        document = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from error
+    if not isinstance(document, dict):
+        raise CheckpointError(f"cannot read {path}: it is no JSON object")
+    return document
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from error

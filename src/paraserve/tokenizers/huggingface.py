@@ -1,0 +1,255 @@
+"""The tokenizer of a checkpoint that ships ``tokenizer.json``.
+
+Never knows about messages or templates. Two invariants: the ids are those of the `tokenizers` library on the same
+file (the fast encoder is used only after it has agreed with it on a corpus), and nothing here changes after
+construction, so that every method may run in several threads at once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import fastokens  # type: ignore[import-untyped]
+import msgspec
+
+import tokenizers
+from paraserve.tokenizers.exactness import first_difference, probe_texts
+from paraserve.tokenizers.token_table import (
+    SPACE,
+    AddedToken,
+    BlankPrefix,
+    PieceDecoder,
+    TableTokenizer,
+    TokenTable,
+    byte_level_decoder,
+    metaspace_decoder,
+)
+
+log = logging.getLogger(__name__)
+
+SEGMENT_CACHE_BYTES = 64 << 20
+"""Room for the ids of text segments that growing conversations repeat. Segments end at added tokens, which no
+pre-tokenizer looks across, so that cached ids are the ids (tests/tokenizers/test_tokenizers.py proves it)."""
+
+SPECIAL_TOKEN_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+"""The named special tokens of ``tokenizer_config.json``; templates read them as variables of these names."""
+
+
+class TokenizerFileError(Exception):
+    """A tokenizer file cannot be used. The message is one line for the operator: which file, what is wrong."""
+
+
+class Encoder(Protocol):
+    def encode(self, text: str, add_special_tokens: bool) -> list[int]: ...
+
+
+class FastEncoder:
+    """`fastokens`."""
+
+    name = "fastokens"
+
+    def __init__(self, text: str) -> None:
+        """Raises `ValueError` for a file that needs a feature which fastokens lacks."""
+        self._tokenizer = fastokens.Tokenizer.from_json_str(text)
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_segment_cache(SEGMENT_CACHE_BYTES)
+
+    def encode(self, text: str, add_special_tokens: bool) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)
+
+
+class ReferenceEncoder:
+    """`tokenizers`, which defines the ids."""
+
+    name = "tokenizers"
+
+    def __init__(self, text: str) -> None:
+        self._tokenizer = tokenizers.Tokenizer.from_str(text)
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._tokenizer.encode_special_tokens = False
+
+    def encode(self, text: str, add_special_tokens: bool) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
+        return ids
+
+
+class HuggingFaceTokenizer(TableTokenizer):
+    """A `paraserve.tokenizers.base.Tokenizer` over ``tokenizer.json`` and ``tokenizer_config.json``."""
+
+    def __init__(self, tokenizer_json: str, config: Mapping[str, Any] | None = None, *, source: str = "") -> None:
+        """
+        Args:
+            tokenizer_json: the text of ``tokenizer.json``.
+            config: ``tokenizer_config.json``, decoded.
+            source: a name for error messages, the file's.
+
+        Raises:
+            TokenizerFileError: the file is no tokenizer, or of a kind that has no exact byte table.
+        """
+        source = source or "tokenizer.json"
+        config = config or {}
+        document = _parse(tokenizer_json, source)
+        missing = _missing_tokens(document, config)
+        if missing:
+            document["added_tokens"] = [*document.get("added_tokens", []), *missing]
+            tokenizer_json = json.dumps(document, ensure_ascii=False)
+        table = TokenTable(_pieces(document, source), _piece_decoder(document, source), _added_tokens(document, config))
+        super().__init__(table, _special_tokens(config), _blank_prefix(document))
+        self._encoder = _choose_encoder(tokenizer_json, table.added_tokens, source)
+        self._add_bos = config.get("add_bos_token")
+        self._add_eos = config.get("add_eos_token")
+
+    @classmethod
+    def from_directory(cls, directory: Path) -> HuggingFaceTokenizer:
+        """From a checkpoint's directory. Raises `TokenizerFileError`."""
+        path = directory / "tokenizer.json"
+        config_path = directory / "tokenizer_config.json"
+        try:
+            text = path.read_text(encoding="utf-8")
+            config = msgspec.json.decode(config_path.read_bytes()) if config_path.is_file() else {}
+        except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
+            raise TokenizerFileError(f"cannot read the tokenizer in {directory}: {error}") from error
+        return cls(text, config, source=str(path))
+
+    @property
+    def backend(self) -> str:
+        """The library that encodes: ``fastokens``, or ``tokenizers`` where it did not pass."""
+        return self._encoder.name
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        ids = self._encoder.encode(text, add_special_tokens)
+        return self._with_config_tokens(ids) if add_special_tokens else ids
+
+    def _with_config_tokens(self, ids: list[int]) -> list[int]:
+        """``add_bos_token`` and ``add_eos_token`` of the config win over the file's post-processor."""
+        bos = self._table.added_tokens.get(self.bos_token or "")
+        eos = self._table.added_tokens.get(self.eos_token or "")
+        if bos is not None and self._add_bos is True and ids[:1] != [bos]:
+            ids = [bos, *ids]
+        if bos is not None and self._add_bos is False and ids[:1] == [bos]:
+            ids = ids[1:]
+        if eos is not None and self._add_eos is True and ids[-1:] != [eos]:
+            ids = [*ids, eos]
+        return ids
+
+
+def token_text(value: Any) -> str | None:
+    """The text of a token as the config files spell it: a string, or an object with ``content``."""
+    if isinstance(value, str):
+        return value
+    content = value.get("content") if isinstance(value, dict) else None
+    return content if isinstance(content, str) else None
+
+
+def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    named = ((name, token_text(config.get(name))) for name in SPECIAL_TOKEN_NAMES)
+    return {name: text for name, text in named if text is not None}
+
+
+def _parse(text: str, source: str) -> dict[str, Any]:
+    try:
+        document = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise TokenizerFileError(f"{source} is not JSON: {error}") from error
+    if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
+        raise TokenizerFileError(f"{source} is no tokenizer file: it has no model")
+    return document
+
+
+def _missing_tokens(document: Mapping[str, Any], config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Added tokens that only the config names."""
+    known = {token["content"] for token in document.get("added_tokens", [])}
+    declared = config.get("added_tokens_decoder", {})
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
+    return [
+        {"id": int(number), **flags, **{key: value for key, value in token.items() if key in flags or key == "content"}}
+        for number, token in declared.items()
+        if token["content"] not in known
+    ]
+
+
+def _added_tokens(document: Mapping[str, Any], config: Mapping[str, Any]) -> list[AddedToken]:
+    declared = {int(number): token for number, token in config.get("added_tokens_decoder", {}).items()}
+    special = set(_special_tokens(config).values())
+    special.update(filter(None, map(token_text, config.get("additional_special_tokens") or ())))
+    byte_level = any(step.get("type") == "ByteLevel" for step in _steps(document.get("decoder"), "decoders"))
+    return [
+        AddedToken(
+            id=token["id"],
+            text=token["content"],
+            special=bool(declared.get(token["id"], token).get("special")) or token["content"] in special,
+            blanks=not byte_level,
+        )
+        for token in document.get("added_tokens", [])
+    ]
+
+
+def _pieces(document: Mapping[str, Any], source: str) -> Iterable[tuple[str, int]]:
+    vocabulary = document["model"].get("vocab")
+    if isinstance(vocabulary, dict):
+        return vocabulary.items()
+    if isinstance(vocabulary, list):
+        return ((entry[0], number) for number, entry in enumerate(vocabulary))
+    raise TokenizerFileError(f"{source} has no vocabulary")
+
+
+def _piece_decoder(document: Mapping[str, Any], source: str) -> PieceDecoder:
+    """From the file's ``decoder`` section, which says how entries are spelled."""
+    steps = _steps(document.get("decoder"), "decoders")
+    kinds = {step.get("type") for step in steps}
+    if "ByteLevel" in kinds:
+        return byte_level_decoder()
+    for step in steps:
+        if step.get("type") == "Metaspace":
+            return metaspace_decoder(step.get("replacement", "\u2581"))
+        if step.get("type") == "Replace" and step.get("content") == " ":
+            return metaspace_decoder(step["pattern"]["String"])
+    if "ByteFallback" in kinds:
+        return metaspace_decoder()
+    raise TokenizerFileError(f"{source} has a decoder of a kind that is not supported: {sorted(map(str, kinds))}")
+
+
+def _blank_prefix(document: Mapping[str, Any]) -> BlankPrefix:
+    """From the steps that write it: both spell a blank as SentencePiece does."""
+    added = document.get("added_tokens", [])
+    for step in _steps(document.get("normalizer"), "normalizers"):
+        if step.get("type") == "Prepend" and step.get("prepend") == SPACE:
+            # A token that is matched in normalized text has no such step behind it.
+            return BlankPrefix(True, frozenset(token["id"] for token in added if not token.get("normalized")))
+    for step in _steps(document.get("pre_tokenizer"), "pretokenizers"):
+        scheme = step.get("prepend_scheme", "always" if step.get("add_prefix_space") else "never")
+        if step.get("type") == "Metaspace" and scheme != "never":
+            return BlankPrefix(True, frozenset(token["id"] for token in added if scheme == "always"))
+    return BlankPrefix()
+
+
+def _steps(section: Any, of_sequence: str) -> list[dict[str, Any]]:
+    if not isinstance(section, dict):
+        return []
+    return list(section.get(of_sequence, [])) if section.get("type") == "Sequence" else [section]
+
+
+def _choose_encoder(text: str, added_tokens: Mapping[str, int], source: str) -> FastEncoder | ReferenceEncoder:
+    """The fast encoder if it agrees with the reference on everything, else the reference."""
+    reference = ReferenceEncoder(text)
+    try:
+        fast = FastEncoder(text)
+    except ValueError as error:
+        log.warning("fastokens cannot read %s (%s): encoding with tokenizers", source, error)
+        return reference
+    for special in (False, True):
+        difference = first_difference(
+            lambda probe, add=special: fast.encode(probe, add),  # type: ignore[misc]
+            lambda probe, add=special: reference.encode(probe, add),  # type: ignore[misc]
+            probe_texts(added_tokens),
+        )
+        if difference is not None:
+            log.warning("fastokens differs from tokenizers on %r for %s: encoding with tokenizers", difference, source)
+            return reference
+    return fast

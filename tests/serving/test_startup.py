@@ -1,0 +1,88 @@
+"""From settings to an engine and a format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.toy import ByteTokenizer
+
+from paraserve.deploy import StartError, build_engine, choose_format
+from paraserve.engines.balancer import BalancedEngine
+from paraserve.engines.base import Engine, EngineStartError
+from paraserve.engines.child import ChildEngine
+from paraserve.engines.llama_cpp.engine import LlamaCppEngine
+from paraserve.engines.sglang.engine import SGLangEngine
+from paraserve.engines.vllm.engine import VLLMEngine
+from paraserve.prompt.template import ChatTemplate
+from paraserve.settings import ServerSettings
+from paraserve.tokenizers.checkpoint import Checkpoint
+
+URL = ("http://127.0.0.1:1",)
+GLM = "{{ tools }}<tool_call>{{ name }}\n<arg_key>{{ key }}</arg_key>\n<arg_value>{{ value }}</arg_value></think>"
+
+
+def checkpoint(template: str = "{{ messages }}") -> Checkpoint:
+    return Checkpoint(
+        path=Path("models/toy"), tokenizer=ByteTokenizer(), templates={"default": ChatTemplate.compile(template)}
+    )
+
+
+def built(*engine_flags: str, **settings: Any) -> Engine:
+    chosen = ServerSettings(model_path="models/toy", **settings)
+    return build_engine(chosen, Path("models/toy"), checkpoint(), lambda phase: None, engine_flags)
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"),
+    [
+        ({"engine": "llama.cpp"}, LlamaCppEngine),
+        ({"engine": "llama.cpp", "engine_url": URL}, LlamaCppEngine),
+        ({"engine": "sglang", "engine_url": URL}, SGLangEngine),
+        ({"engine": "vllm", "engine_url": URL}, VLLMEngine),
+        ({"engine": "sglang", "engine_url": URL * 2}, BalancedEngine),
+        ({"engine": "vllm", "engine_url": URL * 2}, BalancedEngine),
+        ({"engine": "sglang"}, ChildEngine),
+        ({"engine": "vllm"}, ChildEngine),
+    ],
+)
+def test_settings_choose_the_engine(settings: dict[str, Any], kind: type) -> None:
+    assert type(built(**settings)) is kind
+
+
+def test_a_flag_that_is_ours_to_set_is_refused_for_an_engine_that_we_start() -> None:
+    with pytest.raises(EngineStartError, match="--port"):
+        built("--port", "1", engine="sglang")
+
+
+def test_several_urls_of_llama_cpp_are_refused() -> None:
+    with pytest.raises(StartError, match="one --engine-url"):
+        built(engine="llama.cpp", engine_url=URL * 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({}, "glm45"),
+        ({"tool_call_parser": "hermes"}, "glm45+hermes"),
+        ({"tool_call_parser": "none"}, "glm45+plain"),
+        ({"reasoning_parser": "none", "tool_call_parser": "none"}, "plain"),
+        ({"reasoning_parser": "deepseek-r1", "tool_call_parser": "none"}, "deepseek_r1+plain"),
+    ],
+)
+def test_the_format_is_the_templates_unless_the_operator_says_otherwise(settings: dict[str, str], name: str) -> None:
+    assert choose_format(ServerSettings(**settings), checkpoint(GLM)).name == name
+
+
+def test_a_template_with_tools_of_an_unknown_form_is_told_at_start(caplog: pytest.LogCaptureFixture) -> None:
+    assert choose_format(ServerSettings(), checkpoint("{{ messages }}{{ tools }}")).name == "plain"
+    assert "--tool-call-parser" in caplog.text
+    caplog.clear()
+    assert choose_format(ServerSettings(), checkpoint("{{ messages }}")).name == "plain"
+    assert caplog.text == ""
+
+
+def test_an_unknown_format_name_lists_the_choices() -> None:
+    with pytest.raises(StartError, match="hermes"):
+        choose_format(ServerSettings(tool_call_parser="nonsense"), checkpoint())
