@@ -15,11 +15,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from tests.fakes.serving import free_port, serving
-from tests.fakes.sglang_fake import FakeSGLang
-
 from paraserve.engines.base import EngineStartError
 from paraserve.engines.sglang.engine import SGLangEngine
+from tests.fakes.serving import free_port, serving
+from tests.fakes.sglang_fake import FakeSGLang
 
 Mode = Literal["regular", "prefill-decode"]
 

@@ -17,15 +17,15 @@ from typing import Any, get_args
 import pytest
 import pytest_asyncio
 from real_router import CALM, Mode, Routed, router, started
-from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
-from tests.engines.remote_faults import PROMPT, Remote, ask, failure, long
-from tests.fakes.sequences import SLOW, VOCAB, Behaviour
-from tests.fakes.sglang_fake import LOST, LOST_SAMPLING, SAMPLING_KEYS, FakeSGLang
 
 from paraserve.engines.base import Constraint, MediaItem, RoutingHints, Sampling
 from paraserve.engines.http.client import HTTPTimeouts
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.sglang.engine import SGLangEngine
+from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
+from tests.engines.remote_faults import PROMPT, Remote, ask, failure, long
+from tests.fakes.sequences import SLOW, VOCAB, Behaviour
+from tests.fakes.sglang_fake import LOST, LOST_SAMPLING, SAMPLING_KEYS, FakeSGLang
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

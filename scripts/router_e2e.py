@@ -15,14 +15,14 @@ from contextlib import AsyncExitStack
 from typing import get_args
 
 from real_router import Mode, router, started
-from tests.fakes.llama_model import LlamaModel
-from tests.fakes.sglang_fake import FakeSGLang
 
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.llama_cpp.embedded import EmbeddedOptions, default_model_path
 from paraserve.engines.llama_cpp.engine import LlamaCppEngine
 from paraserve.engines.sglang.engine import SGLangEngine
 from paraserve.tokenizers.gguf import gguf_tokenizer
+from tests.fakes.llama_model import LlamaModel
+from tests.fakes.sglang_fake import FakeSGLang
 
 NOTICED = 2.0
 """Seconds after which SGLang itself ends a sequence whose client has left."""

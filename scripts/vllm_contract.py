@@ -16,8 +16,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.engines.contract import EngineCase, EngineContract, collect, idle, ids_of
-from tests.engines.remote_faults import ask
 
 from paraserve.engines.base import Constraint, EngineError, EngineRequest, RoutingHints, Sampling
 from paraserve.engines.http.remote import EventDecoder, ModelFacts
@@ -28,6 +26,8 @@ from paraserve.formats.types import ToolSpec
 from paraserve.generation.plan import engine_name
 from paraserve.grammar import tool_call_constraint
 from paraserve.tokenizers.gguf import gguf_tokenizer
+from tests.engines.contract import EngineCase, EngineContract, collect, idle, ids_of
+from tests.engines.remote_faults import ask
 
 URL = os.environ["PARASERVE_VLLM_URL"]
 REFERENCE = json.loads(Path(os.environ["PARASERVE_VLLM_GREEDY"]).read_text())

@@ -22,7 +22,7 @@ from paraserve.engines.llama_cpp.engine import LlamaCppEngine
 from paraserve.engines.scripted.script_file import scripted_engine
 from paraserve.engines.sglang.engine import SGLangEngine
 from paraserve.engines.vllm.engine import VLLMEngine
-from paraserve.formats.registry import Part, detect, get_format
+from paraserve.formats.registry import FormatPart, detect, get_format
 from paraserve.formats.spec import PLAIN, Format, compose
 from paraserve.generation.constraint import ConstraintBuilder
 from paraserve.generation.detokenize import reply_vocabulary
@@ -186,7 +186,7 @@ def choose_format(settings: ServerSettings, checkpoint: Checkpoint) -> Format:
         raise StartError(f"--reasoning-parser, --tool-call-parser: {error}") from error
 
 
-def _named(name: str | None, part: Part, default: Format) -> Format:
+def _named(name: str | None, part: FormatPart, default: Format) -> Format:
     if name is None:
         return default
     return PLAIN if name == "none" else get_format(name, part)

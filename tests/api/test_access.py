@@ -8,11 +8,11 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.wire import CHAT, post
-from tests.toy import client, deployment, engine
 
 from paraserve.api.app import ROUTES
 from paraserve.api.keys import LOOK_SECONDS, KeyFileError, KeyRing
+from tests.api.wire import CHAT, post
+from tests.toy import client, deployment, engine
 
 OPEN = {"/health", "/health_generate", "/metrics", "/", "/docs", "/openapi.json"}
 

@@ -6,12 +6,12 @@ import asyncio
 
 import httpx
 import pytest
-from tests.api.wire import CHAT, COMPLETIONS, USER, LeavingClient, chunks, post
-from tests.toy import client, deployment, engine, reply
 
 from paraserve.admission import AdmissionLimits, LocalAdmission
 from paraserve.api.app import create_app
 from paraserve.protocol.errors import RequestError
+from tests.api.wire import CHAT, COMPLETIONS, USER, LeavingClient, chunks, post
+from tests.toy import client, deployment, engine, reply
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -11,9 +11,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
     unsupported_method,
 )
-from tests.toy import deployment, engine, reply
 
 from paraserve.api.app import create_app
+from tests.toy import deployment, engine, reply
 
 REPLIES = [
     reply("Hello."),

@@ -6,11 +6,11 @@ import re
 from typing import Any
 
 import pytest
-from tests.api.wire import chunks, folded, post, unfolded
-from tests.toy import client, deployment, engine, reply
 
 from paraserve.formats.registry import get_format
 from paraserve.formats.render import Call, render_calls
+from tests.api.wire import chunks, folded, post, unfolded
+from tests.toy import client, deployment, engine, reply
 
 SHELVES = {"type": "function", "function": {"name": "list_shelves", "parameters": {"type": "object", "properties": {}}}}
 NAMED = {"type": "function", "function": {"name": "list_shelves"}}

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+
 from tests.api.wire import CHAT, chunks, folded, frames, post, unfolded
 from tests.toy import TOKENIZER, client, deployment, engine, reply
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.api.wire import COMPLETIONS, chunks, post
-from tests.toy import TOKENIZER, ByteTokenizer, client, deployment, engine, reply
 
 from paraserve.engines.scripted.engine import ScriptedReply
+from tests.api.wire import COMPLETIONS, chunks, post
+from tests.toy import TOKENIZER, ByteTokenizer, client, deployment, engine, reply
 
 
 def joined(parts: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:

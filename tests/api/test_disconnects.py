@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.api.wire import CHAT, COMPLETIONS, USER, LeavingClient, frames, post
-from tests.toy import client, deployment, engine, reply
 
 from paraserve.api.app import create_app
 from paraserve.engines.base import EngineError
 from paraserve.engines.scripted.engine import ScriptedEngine
+from tests.api.wire import CHAT, COMPLETIONS, USER, LeavingClient, frames, post
+from tests.toy import client, deployment, engine, reply
 
 ENDPOINTS = pytest.mark.parametrize(
     ("path", "fields"), [(CHAT, {"messages": USER}), (COMPLETIONS, {"prompt": "hi"})], ids=["chat", "completions"]

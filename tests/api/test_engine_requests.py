@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from tests.api.wire import CHAT, COMPLETIONS, chunks, folded, frames, post, unfolded
-from tests.toy import client, deployment, engine, reply
 
 from paraserve.engines.base import EngineError, EngineRequest
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.sglang.engine import SGLangEngine
 from paraserve.engines.vllm.engine import VLLMEngine
+from tests.api.wire import CHAT, COMPLETIONS, chunks, folded, frames, post, unfolded
+from tests.toy import client, deployment, engine, reply
 
 TAGS = frozenset({"json_schema", "json_object", "regex", "ebnf", "structural_tag"})
 SCHEMA = {"type": "object", "properties": {"temp": {"type": "number"}}, "required": ["temp"]}

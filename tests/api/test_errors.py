@@ -6,10 +6,10 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.wire import CHAT, COMPLETIONS, USER, frames, post
-from tests.toy import client, deployment, engine, reply
 
 from paraserve.engines.base import EngineError
+from tests.api.wire import CHAT, COMPLETIONS, USER, frames, post
+from tests.toy import client, deployment, engine, reply
 
 BOTH = pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
 MODES = pytest.mark.parametrize("stream", [False, True])

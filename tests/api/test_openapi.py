@@ -12,13 +12,13 @@ import msgspec
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from starlette.routing import Route
-from tests.api.wire import CHAT, COMPLETIONS, chunks
-from tests.toy import client, deployment, engine, reply
 
 from paraserve.api.app import ROUTES
 from paraserve.api.endpoints import ENDPOINTS, FIELD_TEXTS, STATUS_TEXTS, Endpoint
 from paraserve.api.openapi import openapi_document
 from paraserve.protocol.chunks import ChatCompletionChunk, CompletionChunk
+from tests.api.wire import CHAT, COMPLETIONS, chunks
+from tests.toy import client, deployment, engine, reply
 
 CALL = reply('<think>Hm.</think><tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>')
 WITH_TOOL = {"tools": [{"type": "function", "function": {"name": "f"}}]}

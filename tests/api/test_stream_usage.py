@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from tests.api.wire import CHAT, COMPLETIONS, chunks, post
 from tests.toy import client, deployment, engine, reply
 

@@ -6,6 +6,7 @@ import json
 import logging
 
 import pytest
+
 from tests.api.wire import CHAT, COMPLETIONS
 from tests.toy import TOKENIZER, client, deployment, engine, reply
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 
 import pytest
-from tests.api.wire import CHAT, COMPLETIONS, post
-from tests.toy import client, deployment, engine, reply
 
 from paraserve import __version__
 from paraserve.engines.base import EngineError
+from tests.api.wire import CHAT, COMPLETIONS, post
+from tests.toy import client, deployment, engine, reply
 
 
 async def test_health_is_the_process_and_health_generate_is_the_engine() -> None:

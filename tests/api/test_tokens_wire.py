@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+
 from tests.api.wire import USER, post
 from tests.toy import TOKENIZER, client, deployment, engine, reply
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 import trustme
+
 from tests.e2e.conftest import ENGINE, Server
 
 

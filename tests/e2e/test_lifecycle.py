@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from tests.e2e.conftest import ENGINE, Server
 
 LONG = {"messages": [{"role": "user", "content": "hi"}], "stream": True, "max_tokens": 4000, "ignore_eos": True}

@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import openai
 import pytest
+
 from tests.e2e.conftest import MODEL
 
 FRANCE: list[Any] = [

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import httpx
 import pytest
+
 from tests.e2e.conftest import Server, eventually
 
 RUNNING, QUEUED, QUEUE_SECONDS = 2, 2, 1.0

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from playwright.async_api import Page, ViewportSize, async_playwright, expect
-from tests.e2e.conftest import MODEL, Server
-from tests.fakes.serving import serving
-from tests.toy import deployment, engine, reply
 
 from paraserve.api.app import create_app
 from paraserve.engines.base import EngineError
+from tests.e2e.conftest import MODEL, Server
+from tests.fakes.serving import serving
+from tests.toy import deployment, engine, reply
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [

@@ -18,9 +18,9 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from tests.e2e.conftest import ENGINE
 
 from paraserve.engines.llama_cpp.embedded import default_model_path
+from tests.e2e.conftest import ENGINE
 
 OTHER = dict(zip(ENGINE[::2], ENGINE[1::2], strict=True))
 """The flags of another engine than the embedded one."""

@@ -20,9 +20,9 @@ import httpx
 import pytest
 import trustme
 from cryptography import x509
-from tests.e2e.conftest import Server, eventually
 
 from paraserve.engines.llama_cpp.embedded import default_model_path
+from tests.e2e.conftest import Server, eventually
 
 WORKERS = 2
 USER = [{"role": "user", "content": "Count to ten."}]

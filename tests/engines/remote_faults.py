@@ -13,12 +13,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.engines.contract import collect, ids_of
-from tests.fakes.sequences import EOS, LONG, SLOW, VOCAB, FakeModel
 
 from paraserve.engines.base import Constraint, EngineError, EngineRequest, RoutingHints, Sampling
 from paraserve.engines.http.remote import RemoteEngine
 from paraserve.engines.vllm.engine import VLLMEngine
+from tests.engines.contract import collect, ids_of
+from tests.fakes.sequences import EOS, LONG, SLOW, VOCAB, FakeModel
 
 PROMPT = [5, 6, 7, 8]
 

@@ -7,11 +7,6 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field, replace
 
 import pytest
-from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
-from tests.engines.remote_faults import ask
-from tests.fakes.sequences import SLOW, FakeModel
-from tests.fakes.serving import serving
-from tests.fakes.sglang_fake import FakeSGLang
 
 from paraserve.engines.balancer import Backoff, BalancedEngine
 from paraserve.engines.base import (
@@ -27,6 +22,11 @@ from paraserve.engines.base import (
 )
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.sglang.engine import SGLangEngine
+from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
+from tests.engines.remote_faults import ask
+from tests.fakes.sequences import SLOW, FakeModel
+from tests.fakes.serving import serving
+from tests.fakes.sglang_fake import FakeSGLang
 
 INFO = EngineInfo("m", 4096, 1000, constraints=frozenset({"regex", "json_schema"}), media=frozenset({"image"}))
 QUICK = Backoff(0.02, 0.05)

@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.engines.contract import collect, ids_of
-from tests.engines.remote_faults import PROMPT, ask
-from tests.fakes.sequences import VOCAB, FakeModel
 
 from paraserve.engines.base import EngineStartError
 from paraserve.engines.child import ChildEngine, ChildServer
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.launch import free_port, launch, sglang_command, vllm_command
 from paraserve.engines.sglang.engine import SGLangEngine
+from tests.engines.contract import collect, ids_of
+from tests.engines.remote_faults import PROMPT, ask
+from tests.fakes.sequences import VOCAB, FakeModel
 
 PROGRAM = str(Path(__file__).resolve().parents[1] / "fakes" / "sglang_program.py")
 

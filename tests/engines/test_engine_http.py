@@ -9,16 +9,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.engines.contract import collect, ids_of
-from tests.engines.remote_faults import PROMPT, ask
-from tests.fakes.sequences import VOCAB
-from tests.fakes.serving import free_port, serving
-from tests.fakes.sglang_fake import FakeSGLang
 
 from paraserve.engines.base import EngineError
 from paraserve.engines.http.client import EngineHTTP, HTTPReply, HTTPTimeouts
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.sglang.engine import SGLangEngine
+from tests.engines.contract import collect, ids_of
+from tests.engines.remote_faults import PROMPT, ask
+from tests.fakes.sequences import VOCAB
+from tests.fakes.serving import free_port, serving
+from tests.fakes.sglang_fake import FakeSGLang
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 

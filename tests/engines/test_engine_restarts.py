@@ -7,17 +7,17 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+
+from paraserve.engines.base import EngineError
+from paraserve.engines.http.remote import ModelFacts, RemoteEngine
+from paraserve.engines.sglang.engine import SGLangEngine
+from paraserve.engines.vllm.engine import VLLMEngine
 from tests.engines.contract import collect, ids_of
 from tests.engines.remote_faults import PROMPT, ask, long
 from tests.fakes.sequences import VOCAB
 from tests.fakes.serving import free_port, serving
 from tests.fakes.sglang_fake import FakeSGLang
 from tests.fakes.vllm_fake import FakeVLLM
-
-from paraserve.engines.base import EngineError
-from paraserve.engines.http.remote import ModelFacts, RemoteEngine
-from paraserve.engines.sglang.engine import SGLangEngine
-from paraserve.engines.vllm.engine import VLLMEngine
 
 KINDS = [(SGLangEngine, FakeSGLang), (VLLMEngine, FakeVLLM)]
 

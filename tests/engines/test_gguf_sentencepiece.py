@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.fakes.sentencepiece_models import CONTROL, llama_of, train
 
 from paraserve.engines.llama_cpp.embedded import EmbeddedOptions
 from paraserve.engines.llama_cpp.engine import LlamaCppEngine
 from paraserve.prompt.errors import CheckpointError
 from paraserve.tokenizers.exactness import CORPUS
 from paraserve.tokenizers.gguf import difference_from_llama_cpp, gguf_tokenizer
+from tests.fakes.sentencepiece_models import CONTROL, llama_of, train
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

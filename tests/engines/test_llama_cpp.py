@@ -14,7 +14,6 @@ from typing import Any
 import jsonschema
 import pytest
 import pytest_asyncio
-from tests.engines.contract import EngineCase, EngineContract, collect, idle, ids_of
 
 from paraserve.engines.base import (
     Constraint,
@@ -35,6 +34,7 @@ from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.grammar import tool_call_constraint
 from paraserve.tokenizers.gguf import gguf_tokenizer
 from paraserve.tokenizers.huggingface import HuggingFaceTokenizer
+from tests.engines.contract import EngineCase, EngineContract, collect, idle, ids_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

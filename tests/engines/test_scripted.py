@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
 
 from paraserve.engines.base import EngineChunk, EngineError, EngineInfo, EngineRequest, EngineStartError, Sampling
 from paraserve.engines.scripted.engine import ScriptedEngine, ScriptedReply
 from paraserve.engines.scripted.script_file import scripted_engine
+from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
 
 PROMPTS = [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
 

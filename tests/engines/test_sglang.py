@@ -8,16 +8,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
-from tests.engines.remote_faults import PROMPT, Remote, RemoteFaults, ask, failure
-from tests.fakes.sequences import SLOW, VOCAB
-from tests.fakes.serving import free_port, serving
-from tests.fakes.sglang_fake import FakeSGLang
 
 from paraserve.engines.base import Constraint, EngineStartError, MediaItem, RoutingHints, Sampling
 from paraserve.engines.http.client import HTTPTimeouts
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.sglang.engine import SGLangEngine
+from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
+from tests.engines.remote_faults import PROMPT, Remote, RemoteFaults, ask, failure
+from tests.fakes.sequences import SLOW, VOCAB
+from tests.fakes.serving import free_port, serving
+from tests.fakes.sglang_fake import FakeSGLang
 
 FACTS = ModelFacts(vocab_size=VOCAB, eos_token_ids=frozenset({2}))
 

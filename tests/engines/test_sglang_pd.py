@@ -9,16 +9,16 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 
 import pytest
+
+from paraserve.engines.base import EngineRequest, RoutingHints
+from paraserve.engines.http.remote import ModelFacts
+from paraserve.engines.sglang.engine import SGLangEngine
 from tests.engines.contract import collect, ids_of
 from tests.engines.remote_faults import PROMPT, Remote, ask, failure, long
 from tests.fakes.pd_router import FakePDRouter
 from tests.fakes.sequences import VOCAB
 from tests.fakes.serving import free_port, serving
 from tests.fakes.sglang_fake import FakeSGLang
-
-from paraserve.engines.base import EngineRequest, RoutingHints
-from paraserve.engines.http.remote import ModelFacts
-from paraserve.engines.sglang.engine import SGLangEngine
 
 
 @dataclass

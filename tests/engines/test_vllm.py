@@ -7,16 +7,16 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
-from tests.engines.remote_faults import PROMPT, Remote, RemoteFaults, ask, failure, long
-from tests.fakes.sequences import SLOW, VOCAB
-from tests.fakes.serving import serving
-from tests.fakes.vllm_fake import FakeVLLM
 
 from paraserve.engines.base import Constraint, EngineStartError, MediaItem, RoutingHints, Sampling
 from paraserve.engines.http.client import HTTPTimeouts
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.vllm.engine import VLLMEngine
+from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
+from tests.engines.remote_faults import PROMPT, Remote, RemoteFaults, ask, failure, long
+from tests.fakes.sequences import SLOW, VOCAB
+from tests.fakes.serving import serving
+from tests.fakes.vllm_fake import FakeVLLM
 
 FACTS = ModelFacts(vocab_size=VOCAB, eos_token_ids=frozenset({2}))
 

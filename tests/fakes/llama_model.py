@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import uuid4
 
-from tests.fakes.sequences import FakeModel, Step
-
 from paraserve.engines.base import Constraint, ConstraintKind, EngineError, EngineRequest, Sampling, TokenLogprob
 from paraserve.engines.llama_cpp.engine import LlamaCppEngine
+from tests.fakes.sequences import FakeModel, Step
 
 _KINDS: tuple[ConstraintKind, ...] = ("json_schema", "regex", "ebnf", "structural_tag")
 

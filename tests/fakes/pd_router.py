@@ -9,11 +9,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.fakes.asgi import Receive, Send, read_body, send_json, send_stream
-
 from paraserve.engines.base import EngineError
 from paraserve.engines.http.client import EngineHTTP, HTTPStream
 from paraserve.engines.http.sse import SSEReader
+from tests.fakes.asgi import Receive, Send, read_body, send_json, send_stream
 
 _HEADERS = frozenset({"host", "content-length", "content-type", "authorization"})
 

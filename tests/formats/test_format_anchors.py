@@ -4,10 +4,10 @@ import itertools
 import re
 
 import pytest
-from tests.formats.formats_kit import steps_of
 
 from paraserve.formats.declared.anchors import AnchorSet, literal_anchor, pattern_anchor
 from paraserve.formats.declared.expressions import UnsafePatternError
+from tests.formats.formats_kit import steps_of
 
 PATTERNS = [
     r"<a>",

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.formats.formats_kit import Folded, every_split, parse, random_split
+from tokenizers import Tokenizer
 
 from paraserve.formats.families import FORMATS
 from paraserve.formats.types import ReplyStart, ToolSpec
-from tokenizers import Tokenizer
+from tests.formats.formats_kit import Folded, every_split, parse, random_split
 
 BY_NAME = {format.name: format for format in FORMATS}
 FORMAT_OF = {

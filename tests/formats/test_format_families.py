@@ -3,8 +3,6 @@
 import json
 
 import pytest
-from tests.formats.formats_kit import TOOLS, parse, parse_invariant, random_split
-from tests.formats.golden_replies import CALLS, CONTENT, REASONING, REPLIES
 
 from paraserve.formats.events import ContentDelta, join_deltas
 from paraserve.formats.families import FORMATS
@@ -12,6 +10,8 @@ from paraserve.formats.reading.parser import OutputParser
 from paraserve.formats.render import Call, render
 from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart
+from tests.formats.formats_kit import TOOLS, parse, parse_invariant, random_split
+from tests.formats.golden_replies import CALLS, CONTENT, REASONING, REPLIES
 
 BY_NAME = {format.name: format for format in FORMATS}
 WITH_CALLS = [format for format in FORMATS if format.calls]

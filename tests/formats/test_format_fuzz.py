@@ -10,12 +10,12 @@ import random
 import re
 
 import pytest
-from tests.formats.formats_kit import TOOLS, Folded, parse, random_split
-from tests.formats.golden_replies import REPLIES
 
 from paraserve.formats.families import FORMATS
 from paraserve.formats.spec import Format, JsonEnvelope
 from paraserve.formats.types import FinishReason, ReplyStart
+from tests.formats.formats_kit import TOOLS, Folded, parse, random_split
+from tests.formats.golden_replies import REPLIES
 
 CHARACTERS = int(os.environ.get("PARASERVE_FORMAT_FUZZ_CHARS", "400000"))
 SEED = int(os.environ.get("PARASERVE_FORMAT_FUZZ_SEED", "1"))

@@ -4,10 +4,10 @@ The texts are our own; what is taken over is where each source puts line breaks,
 """
 
 import pytest
-from tests.formats.formats_kit import parse_invariant
 
 from paraserve.formats.registry import detect, get_format
 from paraserve.formats.types import ReplyStart
+from tests.formats.formats_kit import parse_invariant
 
 NOTE = ("save_note", {"title": "x y", "stars": 3})
 SHELVES = ("list_shelves", {})

@@ -8,8 +8,6 @@ import random
 from typing import Any
 
 import pytest
-from tests.formats.declared_templates import DECLARED, HARMONY, LINES, PYTHON, TAGS, WHOLE
-from tests.formats.formats_kit import TOOLS, parse, parse_invariant, random_split, steps_of
 
 from paraserve.formats.declared.content import UnsupportedTemplateError
 from paraserve.formats.declared.parser import RegionParser
@@ -19,6 +17,8 @@ from paraserve.formats.output import parser_for
 from paraserve.formats.registry import detect
 from paraserve.formats.spec import PLAIN, compose
 from paraserve.formats.types import ReplyStart
+from tests.formats.declared_templates import DECLARED, HARMONY, LINES, PYTHON, TAGS, WHOLE
+from tests.formats.formats_kit import TOOLS, parse, parse_invariant, random_split, steps_of
 
 FORMATS = {name: read_response_template(declared, name=name) for name, (declared, _) in DECLARED.items()}
 REPLIES = {name: reply for name, (_, reply) in DECLARED.items()}

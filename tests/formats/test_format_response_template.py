@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from tests.formats.formats_kit import parse_invariant
 
 from paraserve.formats.declared.response_template import UnsupportedTemplateError, compile_response_template
 from paraserve.formats.registry import detect
 from paraserve.formats.spec import JsonEnvelope, Keywords, Parameters, QuotedObject
+from tests.formats.formats_kit import parse_invariant
 
 FUNCTION = {"type": "function", "function": {"name": "{content.name}", "arguments": "{content.arguments}"}}
 NAMED = {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}}

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from tests.formats.formats_kit import TOOLS, parse, random_split
 
 from paraserve.formats.families import FORMATS
 from paraserve.formats.reading.tables import compile_format
 from paraserve.formats.render import Call, render
 from paraserve.formats.spec import Elements, Format, Parameters, QuotedObject, pieces
 from paraserve.formats.types import ReplyStart, ToolSpec
+from tests.formats.formats_kit import TOOLS, parse, random_split
 
 EXAMPLES = int(os.environ.get("PARASERVE_FORMAT_EXAMPLES", "40"))
 NESTED = ToolSpec(

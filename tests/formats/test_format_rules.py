@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.formats.formats_kit import LIST_SHELVES, SAVE_NOTE, TOOLS, Folded, parse, parse_invariant
 
 from paraserve.formats.families import FORMATS
 from paraserve.formats.reading.parser import OutputParser
@@ -19,6 +18,7 @@ from paraserve.formats.registry import get_format
 from paraserve.formats.render import Call, render, render_calls
 from paraserve.formats.spec import Elements, Format, JsonEnvelope, JsonObject, Keywords, Parameters, QuotedObject
 from paraserve.formats.types import ReplyStart, ToolSpec
+from tests.formats.formats_kit import LIST_SHELVES, SAVE_NOTE, TOOLS, Folded, parse, parse_invariant
 
 WITH_CALLS = [format for format in FORMATS if format.calls]
 MARKED = [format for format in WITH_CALLS if not format.calls[0].bare]

@@ -7,10 +7,10 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.api.wire import CHAT, COMPLETIONS, USER, post
-from tests.toy import client, deployment, engine
 
 from paraserve.generation.plan import engine_name
+from tests.api.wire import CHAT, COMPLETIONS, USER, post
+from tests.toy import client, deployment, engine
 
 
 async def test_no_name_of_a_generation_begins_with_another_one() -> None:

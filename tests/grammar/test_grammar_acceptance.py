@@ -6,14 +6,14 @@ import json
 from typing import Any
 
 import pytest
-from tests.grammar.grammar_kit import PING, SEARCH, WEATHER, Vocabulary
-from tests.grammar.grammar_kit import vocabulary as vocabulary_of
 
 from paraserve.formats.families import FORMATS
 from paraserve.formats.render import Call, render
 from paraserve.formats.spec import PLAIN, Format
 from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.grammar import GrammarError, response_format_constraint, tool_call_constraint
+from tests.grammar.grammar_kit import PING, SEARCH, WEATHER, Vocabulary
+from tests.grammar.grammar_kit import vocabulary as vocabulary_of
 
 WITH_CALLS = [format for format in FORMATS if format.calls]
 families = pytest.mark.parametrize("format", WITH_CALLS, ids=lambda format: format.name)
@@ -207,7 +207,6 @@ def check_node(node: dict[str, Any]) -> None:
 )  # fmt: skip
 def test_real_vocabularies_spell_the_calls_that_the_grammar_wants(shared_assets: Any, name: str, directory: str):
     from llguidance import LLMatcher, LLTokenizer
-
     from tokenizers import Tokenizer
 
     path = str(shared_assets / "tokenizers" / directory / "tokenizer.json")

@@ -15,15 +15,15 @@ from typing import Any
 import jsonschema
 import pytest
 from llguidance import LLMatcher, LLTokenizer
-from tests.formats.formats_kit import Folded, parse
-from tests.grammar.grammar_kit import GET, OPEN_MAPS, PIECES, SEARCH, TOOLS, TREE, WEATHER, Vocabulary, arguments_schema
-from tests.grammar.grammar_kit import vocabulary as vocabulary_of
+from tokenizers import Tokenizer
 
 from paraserve.formats.families import FORMATS
 from paraserve.formats.spec import Elements, Format
 from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.grammar import GrammarError, response_format_constraint, tool_call_constraint
-from tokenizers import Tokenizer
+from tests.formats.formats_kit import Folded, parse
+from tests.grammar.grammar_kit import GET, OPEN_MAPS, PIECES, SEARCH, TOOLS, TREE, WEATHER, Vocabulary, arguments_schema
+from tests.grammar.grammar_kit import vocabulary as vocabulary_of
 
 SAMPLES = int(os.environ.get("PARASERVE_GRAMMAR_SAMPLES", "2"))
 WITH_CALLS = [format for format in FORMATS if format.calls]

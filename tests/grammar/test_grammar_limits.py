@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.formats.formats_kit import steps_of
-from tests.grammar.grammar_kit import Vocabulary
 
 from paraserve.formats.families import FORMATS
 from paraserve.formats.types import ToolSpec
 from paraserve.grammar import GrammarError, GrammarTarget, response_format_constraint, tool_call_constraint
+from tests.formats.formats_kit import steps_of
+from tests.grammar.grammar_kit import Vocabulary
 
 BY_NAME = {format.name: format for format in FORMATS}
 HERMES = BY_NAME["hermes"]

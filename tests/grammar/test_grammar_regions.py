@@ -7,13 +7,13 @@ import random
 
 import jsonschema
 import pytest
-from tests.formats.declared_templates import DECLARED
-from tests.formats.formats_kit import parse
-from tests.grammar.grammar_kit import TOOLS, Vocabulary, arguments_schema
 
 from paraserve.formats.declared.response_template import read_response_template
 from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.grammar import GrammarError, GrammarTarget, tool_call_constraint
+from tests.formats.declared_templates import DECLARED
+from tests.formats.formats_kit import parse
+from tests.grammar.grammar_kit import TOOLS, Vocabulary, arguments_schema
 
 FORMATS = {name: read_response_template(declared) for name, (declared, _) in DECLARED.items()}
 WRITTEN = ("harmony", "lists", "dialect", "python", "whole")

@@ -8,11 +8,11 @@ from typing import Any
 
 import jsonschema
 import pytest
-from tests.grammar.grammar_kit import PING, Vocabulary
 
 from paraserve.formats.families import FORMATS
 from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.grammar import GrammarError, response_format_constraint, tool_call_constraint
+from tests.grammar.grammar_kit import PING, Vocabulary
 
 BY_NAME = {format.name: format for format in FORMATS}
 HERMES = BY_NAME["hermes"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.api.wire import CHAT, USER, LeavingClient, post
-from tests.observability.scrape import scrape, scrape_app
-from tests.toy import client, deployment, engine, reply
 
 from paraserve.api.app import create_app
 from paraserve.engines.base import EngineError
 from paraserve.observability.metrics import policy_label
+from tests.api.wire import CHAT, USER, LeavingClient, post
+from tests.observability.scrape import scrape, scrape_app
+from tests.toy import client, deployment, engine, reply
 
 MODES = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 TOOLS = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]

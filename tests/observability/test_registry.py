@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.observability.scrape import read
 
-from paraserve.generation.timings import GAP_BOUNDS, Course
+from paraserve.generation.timings import GAP_BOUNDS, Timings
 from paraserve.observability.histogram import BulkHistogram, Children
 from paraserve.observability.metrics import Metrics
+from tests.observability.scrape import read
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "operating.md").read_text()
@@ -128,35 +128,35 @@ def _numbers(registry: CollectorRegistry) -> dict[tuple[str, str], float]:
 def test_tokens_of_one_chunk_share_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 1.0, 1.036, 1.045])
     monkeypatch.setattr("paraserve.generation.timings.perf_counter", lambda: next(clock))
-    course = Course()
-    course.ask()
-    course.take(3)
-    course.take(0)
-    course.take(4)
-    course.take(1)
-    counts, total = course.take_gaps()
-    assert course.first == 1.0
+    timings = Timings()
+    timings.ask()
+    timings.take(3)
+    timings.take(0)
+    timings.take(4)
+    timings.take(1)
+    counts, total = timings.take_gaps()
+    assert timings.first == 1.0
     assert total == pytest.approx(0.045)
     assert sum(counts) == 5
     assert counts[GAP_BOUNDS.index(0.01)] == 5
-    assert course.take_gaps() == ([0] * len(counts), 0.0)
+    assert timings.take_gaps() == ([0] * len(counts), 0.0)
 
 
 def test_what_a_course_holds_does_not_grow_with_the_reply() -> None:
-    course = Course()
-    course.ask()
+    timings = Timings()
+    timings.ask()
     for _ in range(100):
-        course.take(1)
+        timings.take(1)
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
         for _ in range(5000):
-            course.take(1)
+            timings.take(1)
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert after - before < 2000
-    assert sum(course.gaps) == 5099
+    assert sum(timings.gaps) == 5099
 
 
 WORKER = """

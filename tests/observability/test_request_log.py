@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.api.wire import CHAT, COMPLETIONS, USER, LeavingClient, post
-from tests.toy import client, deployment, engine, reply
 
 from paraserve.api.app import create_app
 from paraserve.engines.base import EngineError
 from paraserve.observability.logs import LineFormatter
 from paraserve.observability.request_log import _reply_fields, line_of, parameters, shortened
+from tests.api.wire import CHAT, COMPLETIONS, USER, LeavingClient, post
+from tests.toy import client, deployment, engine, reply
 
 Lines = Callable[[], list[dict[str, Any]]]
 MODES = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

@@ -7,15 +7,15 @@ import time
 from typing import Any
 
 import pytest
-from tests.api.wire import CHAT, COMPLETIONS, USER, LeavingClient, post
-from tests.observability.scrape import scrape, scrape_app
-from tests.toy import client, deployment, engine, reply
 
 from paraserve.api.app import create_app
 from paraserve.engines.base import EngineError
 from paraserve.engines.scripted.engine import ScriptedEngine
 from paraserve.observability.event_loop import watch_event_loop
 from paraserve.protocol.errors import RequestError
+from tests.api.wire import CHAT, COMPLETIONS, USER, LeavingClient, post
+from tests.observability.scrape import scrape, scrape_app
+from tests.toy import client, deployment, engine, reply
 
 MODES = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 ENDPOINTS = pytest.mark.parametrize("path", [CHAT, COMPLETIONS], ids=["chat", "completions"])

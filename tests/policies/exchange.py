@@ -7,12 +7,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests import toy
-
 from paraserve.api.app import create_app
 from paraserve.deployment import Deployment
 from paraserve.engines.scripted.engine import ScriptedEngine, ScriptedReply
 from paraserve.settings import load_settings
+from tests import toy
 
 PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 

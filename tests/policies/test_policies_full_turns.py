@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.policies.exchange import Exchange, given, send
 
 from paraserve.deploy import choose_format, join
 from paraserve.engines.base import EngineInfo
 from paraserve.engines.scripted.engine import ScriptedEngine, ScriptedReply
 from paraserve.settings import ServerSettings
 from paraserve.tokenizers.checkpoint import Checkpoint, load_checkpoint
+from tests.policies.exchange import Exchange, given, send
 
 TOOLS = [
     {

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tests.policies.exchange import Exchange, exchange
-from tests.toy import TOKENIZER, reply
 
 from paraserve.engines.base import EngineError, EngineRequest
 from paraserve.engines.scripted.engine import ScriptedReply
+from tests.policies.exchange import Exchange, exchange
+from tests.toy import TOKENIZER, reply
 
 KIMI, GLM, TOY = "models/Moonshot-KIMI-k2.6", "models/Zai-GLM-4.6", "models/toy"
 TOOLS = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object", "properties": {}}}}]

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.prompt.byte_tokenizer import ByteTokenizer
 
 from paraserve.prompt.chat import ChatPrompt
 from paraserve.prompt.state import StartMarkers
 from paraserve.prompt.template import ChatTemplate
 from paraserve.tokenizers.checkpoint import Checkpoint
+from tests.prompt.byte_tokenizer import ByteTokenizer
 
 
 @pytest.fixture

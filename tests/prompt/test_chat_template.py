@@ -3,12 +3,12 @@
 import threading
 
 import pytest
-from tests.prompt.own_templates import PLAIN
-from tests.prompt.reference_jinja import render as reference_render
 
 from paraserve.prompt import template as template_module
 from paraserve.prompt.errors import CheckpointError, PromptError
 from paraserve.prompt.template import ChatTemplate
+from tests.prompt.own_templates import PLAIN
+from tests.prompt.reference_jinja import render as reference_render
 
 
 def render(source, **variables):

@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.prompt.byte_tokenizer import ByteTokenizer
-from tests.prompt.matrix_cases import ARGUMENTS, TOOLS, call, parts
-from tests.prompt.reference_jinja import render
 
 from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest
 from paraserve.prompt.state import StartMarkers
@@ -17,6 +14,9 @@ from paraserve.prompt.template import ChatTemplate
 from paraserve.tokenizers.checkpoint import Checkpoint
 from paraserve.tokenizers.huggingface import HuggingFaceTokenizer
 from paraserve.tokenizers.tiktoken import TiktokenTokenizer
+from tests.prompt.byte_tokenizer import ByteTokenizer
+from tests.prompt.matrix_cases import ARGUMENTS, TOOLS, call, parts
+from tests.prompt.reference_jinja import render
 
 Messages = list[dict[str, Any]]
 

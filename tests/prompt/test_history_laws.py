@@ -5,14 +5,14 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.prompt.byte_tokenizer import ByteTokenizer
-from tests.prompt.own_templates import LISTS, PLAIN, STRICT
 
 from paraserve.prompt.capabilities import probe_template
 from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest
 from paraserve.prompt.history import HistoryAdapter
 from paraserve.prompt.template import ChatTemplate
 from paraserve.tokenizers.checkpoint import Checkpoint
+from tests.prompt.byte_tokenizer import ByteTokenizer
+from tests.prompt.own_templates import LISTS, PLAIN, STRICT
 
 TEMPLATES = {"plain": PLAIN, "lists": LISTS, "strict": STRICT}
 

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.prompt.byte_tokenizer import ByteTokenizer
-from tests.prompt.matrix_cases import TOOLS, parts
 
 from paraserve.prompt import probes
 from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest, PromptSettings
@@ -15,6 +13,8 @@ from paraserve.prompt.errors import PromptError
 from paraserve.prompt.state import StartMarkers
 from paraserve.prompt.template import ChatTemplate
 from paraserve.tokenizers.checkpoint import Checkpoint
+from tests.prompt.byte_tokenizer import ByteTokenizer
+from tests.prompt.matrix_cases import TOOLS, parts
 
 NO_CALLS = {
     "gemma3",

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.prompt.byte_tokenizer import ByteTokenizer
 
 from paraserve.formats.events import ContentDelta, ReasoningDelta
 from paraserve.formats.output import parser_for
@@ -17,6 +16,7 @@ from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest, PreparedPrompt
 from paraserve.prompt.state import StartMarkers
 from paraserve.prompt.template import ChatTemplate
 from paraserve.tokenizers.checkpoint import Checkpoint
+from tests.prompt.byte_tokenizer import ByteTokenizer
 
 USER = {"role": "user", "content": "What is it?"}
 MODES = {"default": {}, "on": {"enable_thinking": True}, "off": {"enable_thinking": False}}

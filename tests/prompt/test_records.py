@@ -7,14 +7,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.prompt.byte_tokenizer import ByteTokenizer
-from tests.prompt.own_templates import LISTS, PLAIN, STRICT
 
 from paraserve.formats.types import ReplyStart
 from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest, PromptSettings
 from paraserve.prompt.errors import PromptError
 from paraserve.prompt.template import ChatTemplate
 from paraserve.tokenizers.checkpoint import Checkpoint
+from tests.prompt.byte_tokenizer import ByteTokenizer
+from tests.prompt.own_templates import LISTS, PLAIN, STRICT
 
 USER = {"role": "user", "content": "hi"}
 TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {}}}}]

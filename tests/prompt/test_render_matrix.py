@@ -5,9 +5,6 @@ from pathlib import Path
 
 import jinja2
 import pytest
-from tests.prompt.byte_tokenizer import ByteTokenizer
-from tests.prompt.matrix_cases import CASES, TOOLS, judge, parts
-from tests.prompt.reference_jinja import Raised, render
 
 from paraserve.prompt.capabilities import TemplateCapabilities
 from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest
@@ -15,6 +12,9 @@ from paraserve.prompt.errors import PromptError
 from paraserve.prompt.state import StartMarkers
 from paraserve.prompt.template import ChatTemplate
 from paraserve.tokenizers.checkpoint import Checkpoint
+from tests.prompt.byte_tokenizer import ByteTokenizer
+from tests.prompt.matrix_cases import CASES, TOOLS, judge, parts
+from tests.prompt.reference_jinja import Raised, render
 
 
 def drops_text(source: str, takes: TemplateCapabilities) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.api.wire import CHAT, COMPLETIONS, post
-from tests.toy import client, deployment, engine
 
 from paraserve.protocol.unserved import INSTEAD, UnservedFields
+from tests.api.wire import CHAT, COMPLETIONS, post
+from tests.toy import client, deployment, engine
 
 
 def test_every_field_has_a_word_on_what_to_send_instead() -> None:

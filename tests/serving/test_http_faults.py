@@ -14,14 +14,14 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from tests.api.wire import CHAT, USER, chunks
-from tests.fakes.serving import serving
-from tests.toy import deployment, engine, reply
 
 from paraserve.api.app import create_app
 from paraserve.engines.base import EngineError
 from paraserve.engines.scripted.engine import ScriptedEngine
 from paraserve.serving.http_protocol import MAX_HEAD_BYTES, ConnectionLimits, with_limits
+from tests.api.wire import CHAT, USER, chunks
+from tests.fakes.serving import serving
+from tests.toy import deployment, engine, reply
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -10,7 +10,7 @@ import ctypes
 import gc
 from pathlib import Path
 
-from paraserve.serving.memory import settle
+from paraserve.serving.memory import release_startup_memory
 
 def resident():
     if not Path("/proc/self/statm").exists():
@@ -23,7 +23,7 @@ for _ in range(200_000):
     freed.append(bytearray(1000))
 freed.clear()
 before = resident()
-settle()
+release_startup_memory()
 print(before - resident(), gc.get_freeze_count(), int(hasattr(ctypes.CDLL(None), "malloc_trim")), len(kept))
 """
 

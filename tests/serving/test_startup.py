@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.toy import ByteTokenizer
 
 from paraserve.deploy import StartError, build_engine, choose_format
 from paraserve.engines.balancer import BalancedEngine
@@ -18,6 +17,7 @@ from paraserve.engines.vllm.engine import VLLMEngine
 from paraserve.prompt.template import ChatTemplate
 from paraserve.settings import ServerSettings
 from paraserve.tokenizers.checkpoint import Checkpoint
+from tests.toy import ByteTokenizer
 
 URL = ("http://127.0.0.1:1",)
 GLM = "{{ tools }}<tool_call>{{ name }}\n<arg_key>{{ key }}</arg_key>\n<arg_value>{{ value }}</arg_value></think>"

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from tests.prompt.own_templates import LISTS, PLAIN
-
 import tokenizers
+from tokenizers import models, pre_tokenizers
+
 from paraserve.prompt.errors import CheckpointError
 from paraserve.tokenizers.checkpoint import context_length_of, load_checkpoint
-from tokenizers import models, pre_tokenizers
+from tests.prompt.own_templates import LISTS, PLAIN
 
 
 @pytest.fixture

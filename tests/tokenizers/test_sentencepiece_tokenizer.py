@@ -15,7 +15,6 @@ import sentencepiece
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fakes.sentencepiece_models import CONTROL, LINES, USER_DEFINED, train
 
 from paraserve.formats.spec import Format
 from paraserve.generation.detokenize import reply_vocabulary
@@ -24,6 +23,7 @@ from paraserve.tokenizers import sentencepiece as sentencepiece_tokenizer
 from paraserve.tokenizers.checkpoint import load_checkpoint
 from paraserve.tokenizers.exactness import CORPUS
 from paraserve.tokenizers.sentencepiece import SentencePieceTokenizer
+from tests.fakes.sentencepiece_models import CONTROL, LINES, USER_DEFINED, train
 
 MODELS: dict[str, dict[str, Any]] = {
     "bpe": {"model_type": "bpe"},

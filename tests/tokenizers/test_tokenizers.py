@@ -6,10 +6,11 @@ import threading
 from pathlib import Path
 
 import pytest
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import models, pre_tokenizers, trainers
 
-import tokenizers
 from paraserve.formats.spec import Format
 from paraserve.generation.detokenize import reply_vocabulary
 from paraserve.tokenizers import huggingface as hf_tokenizer
@@ -17,7 +18,6 @@ from paraserve.tokenizers import tiktoken as tiktoken_tokenizer
 from paraserve.tokenizers.exactness import CORPUS, first_difference, probe_texts
 from paraserve.tokenizers.huggingface import HuggingFaceTokenizer, TokenizerFileError
 from paraserve.tokenizers.tiktoken import MAX_RUN_CHARS, RankEncoder, TiktokenTokenizer, _cut
-from tokenizers import models, pre_tokenizers, trainers
 
 HUGGING_FACE = ("glm-4.5", "qwen3", "deepseek-v3.1", "llama-3.1")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 import transformers
 
-import tokenizers
 from paraserve.prompt.errors import CheckpointError
 from paraserve.tokenizers.checkpoint import load_checkpoint
 from paraserve.tokenizers.exactness import CORPUS

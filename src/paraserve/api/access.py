@@ -13,7 +13,7 @@ SHOWN_TO_PAGES = ("x-request-id", "x-paraserve-policies", "retry-after")
 PREFLIGHT_SECONDS = 3600
 
 
-def edge(settings: ServerSettings) -> list[Middleware]:
+def access_middleware(settings: ServerSettings) -> list[Middleware]:
     """Raises `KeyFileError` when the file of keys cannot be used."""
     layers = []
     if settings.root_path:

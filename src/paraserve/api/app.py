@@ -14,11 +14,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from paraserve import __version__
 from paraserve.admission import Admission, AdmissionLimits, LocalAdmission
 from paraserve.api import chat, completions, system, tokens
-from paraserve.api.access import edge
+from paraserve.api.access import access_middleware
 from paraserve.api.errors import on_bug, on_http_error, on_request_error
-from paraserve.api.middleware import StopAnswers
 from paraserve.api.observed import Observed, endpoint_names
 from paraserve.api.pages import page_routes
+from paraserve.api.stopping import StopAnswers
 from paraserve.api.streams import ClientGone, on_client_gone
 from paraserve.api.traced import traced
 from paraserve.deployment import Deployment
@@ -85,7 +85,7 @@ def create_app(deployment: Deployment, admission: Admission | None = None) -> St
             ),
             *traced(settings),
             Middleware(StopAnswers),
-            *edge(deployment.settings),
+            *access_middleware(deployment.settings),
         ],
         exception_handlers={
             RequestError: on_request_error,

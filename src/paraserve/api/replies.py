@@ -27,7 +27,7 @@ from paraserve.generation.run import Take
 from paraserve.observability.record import RequestRecord
 from paraserve.policies.base import PolicyLedger, ReplyRules
 
-Run = Callable[[Take], Coroutine[Any, Any, None]]
+RunReply = Callable[[Take], Coroutine[Any, Any, None]]
 """Runs a reply, once; raises `EngineError`."""
 
 
@@ -55,7 +55,7 @@ class ReplyOptions:
     keep_alive: float = 0.0
 
 
-async def whole(request: Request, run: Run, fold: Fold, options: ReplyOptions) -> Response:
+async def whole(request: Request, run: RunReply, fold: Fold, options: ReplyOptions) -> Response:
     """The response once the last event is there. Raises `EngineError` when the run failed, `RequestError` when there is
     no room for it, and `ClientGone`."""
 
@@ -73,7 +73,7 @@ async def whole(request: Request, run: Run, fold: Fold, options: ReplyOptions) -
     return Response(body, media_type="application/json", headers=options.ledger.headers)
 
 
-async def streamed(request: Request, run: Run, encoder: StreamEncoder, options: ReplyOptions) -> EventStream:
+async def streamed(request: Request, run: RunReply, encoder: StreamEncoder, options: ReplyOptions) -> EventStream:
     """The response that sends events as they come.
 
     Raises:
@@ -116,7 +116,7 @@ async def _admitted(request: Request) -> Leave:
 class StreamedReply:
     """A reply as frames of a stream. The run may begin before the stream does; it waits with its first events then."""
 
-    def __init__(self, run: Run, encoder: StreamEncoder, record: RequestRecord) -> None:
+    def __init__(self, run: RunReply, encoder: StreamEncoder, record: RequestRecord) -> None:
         self._run = run
         self._encode = encoder.encode
         self._record = record

@@ -139,14 +139,14 @@ _REASONING_PARSERS = {
     "step5": "step3p5",
 }
 
-Part = Literal["both", "tools", "reasoning"]
+FormatPart = Literal["both", "tools", "reasoning"]
 
 
 class UnknownFormatError(ValueError):
     """The message names the choices; it is safe to show to an operator."""
 
 
-def get_format(name: str, part: Part = "both") -> Format:
+def get_format(name: str, part: FormatPart = "both") -> Format:
     """A format by its name or by an alias; ``-`` and ``_`` are the same in a name.
 
     Where the two kinds of parsers of other servers use one name for different families, ``part`` says which one is
@@ -168,7 +168,7 @@ def get_format(name: str, part: Part = "both") -> Format:
     raise UnknownFormatError(f"unknown output format {name!r}; choose one of: {', '.join(format_names())}")
 
 
-def format_names(part: Part = "both") -> tuple[str, ...]:
+def format_names(part: FormatPart = "both") -> tuple[str, ...]:
     """All names and aliases, sorted."""
     aliases = {"tools": [_TOOL_PARSERS], "reasoning": [_REASONING_PARSERS], "both": [_TOOL_PARSERS, _REASONING_PARSERS]}
     return tuple(sorted({*_BY_NAME, *(name for table in aliases[part] for name in table)}))

@@ -14,7 +14,7 @@ from paraserve.engines.base import Engine, EngineChunk, EngineError, EngineReque
 from paraserve.generation.choice import Choice
 from paraserve.generation.events import GeneratedToken, PromptScored, ReplyEvent, Usage
 from paraserve.generation.ready import ReadyChunks
-from paraserve.generation.timings import Course
+from paraserve.generation.timings import Timings
 
 Take = Callable[[Sequence[ReplyEvent]], Awaitable[None] | None]
 """Takes reply events that are there together. What it returns, if anything, is awaited before the engine is asked for
@@ -27,7 +27,7 @@ class EngineRun:
 
     request: EngineRequest
     choice: Choice
-    course: Course = field(default_factory=Course)
+    timings: Timings = field(default_factory=Timings)
 
 
 async def run_reply(engine: Engine, runs: Sequence[EngineRun], take: Take, *, prompts: int = 1) -> None:
@@ -57,8 +57,8 @@ async def _hand(take: Take, events: Sequence[ReplyEvent]) -> None:
 
 async def _generate(engine: Engine, run: EngineRun, take: Take) -> list[ReplyEvent]:
     """Run one choice. Returns its last events, which are still to be handed on."""
-    choice, course = run.choice, run.course
-    course.ask()
+    choice, timings = run.choice, run.timings
+    timings.ask()
     ready = ReadyChunks(engine.generate(run.request))
     events: list[ReplyEvent] = []
     try:
@@ -80,10 +80,10 @@ async def _generate(engine: Engine, run: EngineRun, take: Take) -> list[ReplyEve
         else:
             raise EngineError(502, "engine_error", "The engine ended the reply without saying why.", retryable=True)
     except EngineError as error:
-        course.failure = error
+        timings.failure = error
         raise
     finally:
-        course.end()
+        timings.end()
         await ready.aclose()
     assert choice.end is not None
     return [*events, choice.end]
@@ -111,7 +111,7 @@ def _advance(run: EngineRun, chunks: Sequence[EngineChunk], events: list[ReplyEv
     """Advance the choice by chunks that came together; ``events`` has what it said when this raises, too."""
     choice = run.choice
     for chunk in chunks if len(chunks) == 1 or run.request.logprobs is not None else _joined(chunks):
-        run.course.take(len(chunk.token_ids))
+        run.timings.take(len(chunk.token_ids))
         if chunk.prompt_logprobs is not None:
             events.append(PromptScored(choice.index, _scored(run.request.token_ids, chunk.prompt_logprobs)))
         events.append(choice.advance(chunk))

@@ -37,7 +37,7 @@ GAP_BOUNDS = (
 from a small model on a good GPU to a stall that users see."""
 
 
-class Course:
+class Timings:
     """Moments are `time.perf_counter` seconds, None for what has not happened.
 
     ``gaps`` counts tokens by the time since the token before, in the classes of `GAP_BOUNDS`; tokens that came in one

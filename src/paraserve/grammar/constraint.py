@@ -281,8 +281,8 @@ class _Plan:
 def _after(opener: str, section: Tree) -> Tree:
     """``section`` without the ``opener`` at its beginning, which has been read already."""
     match section:
-        case tree.Choice(items):
-            return tree.Choice(tuple(_after(opener, item) for item in items))
+        case tree.Alternation(items):
+            return tree.Alternation(tuple(_after(opener, item) for item in items))
         case tree.Row((first, *rest)):
             return sequence(_after(opener, first), *rest)
         case tree.Many(item, least, most):

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from paraserve.grammar.regex import ANY_TEXT, Both, Cat, Regex, has_both, quantifier, write
 from paraserve.grammar.regex import text as regex_text
 from paraserve.grammar.tree import (
-    Choice,
+    Alternation,
     EndTokens,
     Grammar,
     Literal,
@@ -92,7 +92,7 @@ class _Writer:
                 return self.terminal(self.free(None if first is None else Cat((first, ANY_TEXT)), excludes))
             case Row(items):
                 return " ".join(self.expression(item) for item in items)
-            case Choice(items):
+            case Alternation(items):
                 return "(" + " | ".join(self.expression(item) for item in items) + ")"
             case Many(item, least, most):
                 return f"({self.expression(item)})" + quantifier(least, most)

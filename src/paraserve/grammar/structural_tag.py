@@ -30,7 +30,7 @@ from paraserve.grammar.regex import (
     without,
 )
 from paraserve.grammar.tree import (
-    Choice,
+    Alternation,
     EndTokens,
     Grammar,
     Literal,
@@ -84,7 +84,7 @@ class _Writer:
         match tree:
             case Row(items):
                 return _sequence([self.node(item) for item in items])
-            case Choice(items):
+            case Alternation(items):
                 return {"type": "or", "elements": [self.node(item) for item in items]}
             case Many(item, least, most):
                 return self.many(item, least, most)
@@ -171,7 +171,7 @@ class _Ebnf:
                 return begun + self.text_without(excludes, None)
             case Row(items):
                 return " ".join(self.expression(item) for item in items)
-            case Choice(items):
+            case Alternation(items):
                 return "(" + " | ".join(self.expression(item) for item in items) + ")"
             case Many(item, least, most):
                 return f"({self.expression(item)})" + quantifier(least, most)

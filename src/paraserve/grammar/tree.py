@@ -60,7 +60,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Choice:
+class Alternation:
     items: tuple[Tree, ...]
 
 
@@ -85,7 +85,7 @@ class EndTokens:
     texts: tuple[str, ...]
 
 
-Tree = Literal | Pattern | Word | Until | Tail | Row | Choice | Many | Rule | EndTokens
+Tree = Literal | Pattern | Word | Until | Tail | Row | Alternation | Many | Rule | EndTokens
 EMPTY = Literal("")
 
 
@@ -126,16 +126,16 @@ def prefixed(text: str, item: Tree) -> Tree:
     alternatives have in common is said in each of them.
     """
     match item:
-        case Choice(items):
-            return Choice(tuple(prefixed(text, alternative) for alternative in items))
-        case Row((first, *rest)) if isinstance(first, Literal | Choice):
+        case Alternation(items):
+            return Alternation(tuple(prefixed(text, alternative) for alternative in items))
+        case Row((first, *rest)) if isinstance(first, Literal | Alternation):
             return sequence(prefixed(text, first), *rest)
         case _:
             return sequence(Literal(text), item)
 
 
 def choice(items: Sequence[Tree]) -> Tree:
-    return items[0] if len(items) == 1 else Choice(tuple(items))
+    return items[0] if len(items) == 1 else Alternation(tuple(items))
 
 
 def optional(item: Tree) -> Tree:
@@ -144,7 +144,7 @@ def optional(item: Tree) -> Tree:
 
 def children(tree: Tree) -> tuple[Tree, ...]:
     match tree:
-        case Row(items) | Choice(items):
+        case Row(items) | Alternation(items):
             return items
         case Many(item):
             return (item,)

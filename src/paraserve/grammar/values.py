@@ -56,7 +56,7 @@ from paraserve.grammar.spelling import (
     first_of_markers,
     quoted,
 )
-from paraserve.grammar.tree import EMPTY, Choice, Literal, Many, Pattern, Rule, Tree, Until, choice, sequence
+from paraserve.grammar.tree import EMPTY, Alternation, Literal, Many, Pattern, Rule, Tree, Until, choice, sequence
 
 _LAYOUT = Alt((Cat(()), chars(" "), Cat((chars("\n"), Repeat(chars(" \t"), 0, 32)))))
 """Between tokens: nothing, a space, or a line break and an indent. Bounded, so that no reply is endless layout."""
@@ -145,7 +145,7 @@ class ValueWriter:
             case Null():
                 return Literal(self.spelling.null)
             case Boolean():
-                return Choice((Literal(self.spelling.true), Literal(self.spelling.false)))
+                return Alternation((Literal(self.spelling.true), Literal(self.spelling.false)))
             case Number():
                 return Pattern(number(node))
             case String():
@@ -175,7 +175,7 @@ class ValueWriter:
             options: tuple[Node, ...] = (
                 Null(), Boolean(), Number(), String(), Array((), AnyValue(), 0, None), Object((), AnyValue()),
             )  # fmt: skip
-            self.scope.rules[name] = Choice(tuple(self.value(option) for option in options))
+            self.scope.rules[name] = Alternation(tuple(self.value(option) for option in options))
         return Rule(name)
 
     def constants(self, value: Any) -> Tree:

@@ -223,9 +223,9 @@ class Metrics:
         record.counted = usage
         self._completion_tokens[where].inc(usage.completion_tokens - before.completion_tokens)
         self._reasoning_tokens[where].inc(usage.reasoning_tokens - before.reasoning_tokens)
-        for course in record.courses:
-            if course.gap_seconds:
-                self._between_tokens[where].add(*course.take_gaps())
+        for timings in record.all_timings:
+            if timings.gap_seconds:
+                self._between_tokens[where].add(*timings.take_gaps())
 
     def _count_prompt(self, record: RequestRecord, model: str) -> None:
         """At the end alone: an engine may correct its counts until then."""
@@ -248,7 +248,7 @@ class Metrics:
         for cause in record.aborts():
             self._aborts[cause,].inc()
         for run in record.runs:
-            choice, failure = run.choice, run.course.failure
+            choice, failure = run.choice, run.timings.failure
             if failure is not None:
                 self._engine_errors[failure.code,].inc()
             if choice.end is not None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from paraserve.generation.events import Usage
 from paraserve.generation.run import EngineRun, usage_of
-from paraserve.generation.timings import Course
+from paraserve.generation.timings import Timings
 from paraserve.policies.base import PolicyLedger
 
 AbortCause = Literal["client_left", "server_stopping", "stop_string", "engine_failed"]
@@ -114,9 +114,9 @@ class RequestRecord:
         return self.shown_policies or (self._ledger.policies if self._ledger is not None else ())
 
     @property
-    def courses(self) -> list[Course]:
+    def all_timings(self) -> list[Timings]:
         """Of the generations that were begun."""
-        return [run.course for run in self.runs if run.course.asked is not None]
+        return [run.timings for run in self.runs if run.timings.asked is not None]
 
     @property
     def complete(self) -> bool:
@@ -135,38 +135,38 @@ class RequestRecord:
     @property
     def queue_seconds(self) -> float | None:
         """From the prepared request to the engine."""
-        asked = min((course.asked for course in self.courses if course.asked is not None), default=None)
+        asked = min((timings.asked for timings in self.all_timings if timings.asked is not None), default=None)
         return None if asked is None or self.ready is None else asked - self.ready
 
     @property
     def first_token_seconds(self) -> float | None:
         """Until the first token of any choice."""
-        first = min((course.first for course in self.courses if course.first is not None), default=None)
+        first = min((timings.first for timings in self.all_timings if timings.first is not None), default=None)
         return None if first is None else first - self.began
 
     @property
     def engine_seconds(self) -> float | None:
         """From asking the engine to the end of the last generation."""
-        spans = [(course.asked, course.ended) for course in self.courses]
+        spans = [(timings.asked, timings.ended) for timings in self.all_timings]
         if not spans:
             return None
         return max(ended or perf_counter() for _, ended in spans) - min(asked for asked, _ in spans if asked)
 
     def usage(self) -> Usage:
         """Tokens so far. A prompt counts from the first token on: before that nobody knows that it was read."""
-        if all(run.course.first is None for run in self.runs):
+        if all(run.timings.first is None for run in self.runs):
             return NO_TOKENS
         return usage_of(self.runs, self.prompts)
 
     def aborts(self) -> list[AbortCause]:
         """Why generations were broken off before the engine ended them, once for each."""
         causes: list[AbortCause] = []
-        failed = any(run.course.failure is not None for run in self.runs)
+        failed = any(run.timings.failure is not None for run in self.runs)
         for run in self.runs:
             end = run.choice.end
             if end is not None and isinstance(end.matched_stop, str):
                 causes.append("stop_string")
-            elif end is None and run.course.asked is not None:
+            elif end is None and run.timings.asked is not None:
                 if self.broken_off is not None:
                     causes.append(self.broken_off)
                 elif failed:

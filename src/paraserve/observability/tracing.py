@@ -78,7 +78,7 @@ class Trace:
         """The request is over; the record's moments become spans."""
         if self._span.is_recording():
             self._describe(record)
-            asked = [run.course.asked for run in record.runs if run.course.asked is not None]
+            asked = [run.timings.asked for run in record.runs if run.timings.asked is not None]
             self._child("prompt", record.decoded, record.ready, self._span)
             self._child("queue", record.ready, min(asked, default=None), self._span)
             for run in record.runs:
@@ -109,17 +109,17 @@ class Trace:
             self._span.set_status(Status(StatusCode.ERROR))
 
     def _engine(self, run: EngineRun) -> None:
-        course = run.course
-        if course.asked is None:
+        timings = run.timings
+        if timings.asked is None:
             return
-        span = self._open("engine", course.asked, self._span, SpanKind.CLIENT)
+        span = self._open("engine", timings.asked, self._span, SpanKind.CLIENT)
         span.set_attribute("paraserve.choice", run.choice.index)
         span.set_attribute("gen_ai.usage.output_tokens", run.choice.completion_tokens)
-        if course.failure is not None:
+        if timings.failure is not None:
             span.set_status(Status(StatusCode.ERROR))
-            span.set_attribute("error.type", course.failure.code)
-        self._child("first token", course.asked, course.first, span)
-        span.end(self._at(course.ended or perf_counter()))
+            span.set_attribute("error.type", timings.failure.code)
+        self._child("first token", timings.asked, timings.first, span)
+        span.end(self._at(timings.ended or perf_counter()))
 
     def _child(self, name: str, start: float | None, end: float | None, parent: Span) -> None:
         """A span between two moments, if the request came to both."""

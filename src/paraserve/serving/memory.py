@@ -10,7 +10,7 @@ import ctypes
 import gc
 
 
-def settle() -> None:
+def release_startup_memory() -> None:
     """Call once, when everything that the process serves with is there.
 
     What is there stays: the garbage collector need not look through it for the garbage of requests. What the start has

@@ -29,7 +29,7 @@ from paraserve.observability.event_loop import watch_event_loop
 from paraserve.prompt.errors import CheckpointError
 from paraserve.serving.http_protocol import ConnectionLimits, with_limits
 from paraserve.serving.listening import listen, url_of
-from paraserve.serving.memory import settle
+from paraserve.serving.memory import release_startup_memory
 from paraserve.serving.progress import Progress, StartError, run_until_stopped
 from paraserve.serving.tls import Certificate, CertificateError
 from paraserve.settings import ServerSettings
@@ -54,14 +54,14 @@ def serve(settings: ServerSettings, engine_flags: Sequence[str] = ()) -> int:
 
 
 async def _serve(settings: ServerSettings, engine_flags: Sequence[str], progress: Progress) -> int:
-    certificate = edge_files(settings)
+    certificate = check_access_files(settings)
     listening = listen(settings.host, settings.port)
     try:
         deployment = await deploy(settings, progress.step, engine_flags)
         try:
             app = create_app(deployment)
             ready = partial(progress.step, f"ready on {url_of(settings, listening)}", ready_facts(deployment))
-            async with beside(certificate.follow() if certificate else None, watch_event_loop(app.state.metrics)):
+            async with background(certificate.follow() if certificate else None, watch_event_loop(app.state.metrics)):
                 await HTTPServer(app, settings, certificate, on_listening=ready).serve([listening])
         finally:
             await deployment.close()
@@ -70,14 +70,14 @@ async def _serve(settings: ServerSettings, engine_flags: Sequence[str], progress
     return 0
 
 
-def edge_files(settings: ServerSettings) -> Certificate | None:
+def check_access_files(settings: ServerSettings) -> Certificate | None:
     """Read the files of keys and of the certificate, which is returned. Raises `KeyFileError`, `CertificateError`."""
     key_ring(settings)
     return Certificate(settings.ssl_certfile, settings.ssl_keyfile) if settings.ssl_certfile else None
 
 
 @asynccontextmanager
-async def beside(*watches: Coroutine[Any, Any, None] | None) -> AsyncIterator[None]:
+async def background(*watches: Coroutine[Any, Any, None] | None) -> AsyncIterator[None]:
     """What watches something while the server runs."""
     tasks = [asyncio.ensure_future(watch) for watch in watches if watch is not None]
     try:
@@ -120,7 +120,7 @@ class HTTPServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        settle()
+        release_startup_memory()
         self._on_listening()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

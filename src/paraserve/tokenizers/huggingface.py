@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import fastokens  # type: ignore[import-untyped]
 import msgspec
-
 import tokenizers
+
 from paraserve.tokenizers.exactness import first_difference, probe_texts
 from paraserve.tokenizers.token_table import (
     SPACE,

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.serving.workers.played import Played
 
 from paraserve.admission import AdmissionLimits, LocalAdmission
 from paraserve.serving.progress import StartError
@@ -17,6 +16,7 @@ from paraserve.serving.workers import slots
 from paraserve.serving.workers.channel import Adopt, Closing, Enter, Failed, Ready, Release
 from paraserve.serving.workers.slots import GIVE_UP_AFTER, LONGEST_WAIT, Workers, WorkersPlan
 from paraserve.settings import ServerSettings
+from tests.serving.workers.played import Played
 
 
 class House:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.serving.workers.played import Played
 
 from paraserve.admission import AdmissionLimits, LocalAdmission
 from paraserve.engine_choice import SharedEngine
@@ -24,6 +23,7 @@ from paraserve.serving.workers.channel import Closing, EngineReady, Failed, Read
 from paraserve.serving.workers.slots import GIVE_UP_AFTER, WorkersPlan
 from paraserve.serving.workers.supervisor import Supervisor
 from paraserve.settings import ServerSettings
+from tests.serving.workers.played import Played
 
 COUNT = 2
 

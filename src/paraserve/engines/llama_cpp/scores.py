@@ -19,7 +19,7 @@ Headers = Mapping[str, str]
 """Those of the client's request that go along with each of ours."""
 Ask = Callable[[str, dict[str, Any], Headers], Awaitable[Any]]
 """Sends a body to a path of the server and gives the decoded reply."""
-Run = Callable[[dict[str, Any], Headers], AsyncGenerator[Piece, None]]
+RunPieces = Callable[[dict[str, Any], Headers], AsyncGenerator[Piece, None]]
 """Sends a streamed completion's body and gives its pieces."""
 
 CERTAIN = 1e6
@@ -47,7 +47,7 @@ class TokenScores:
         ends: ids at which the server ends a reply, whatever the grammar says.
     """
 
-    def __init__(self, ask: Ask, run: Run, *, vocab_size: int, whole_token: int, ends: frozenset[int]) -> None:
+    def __init__(self, ask: Ask, run: RunPieces, *, vocab_size: int, whole_token: int, ends: frozenset[int]) -> None:
         self._ask = ask
         self._run = run
         self._vocab_size = vocab_size

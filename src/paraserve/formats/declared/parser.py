@@ -32,8 +32,8 @@ class RegionParser(ReplyParser):
         content = self._regions.first(RegionKind.CONTENT) or Region(RegionKind.CONTENT)
         reasoning = self._regions.first(RegionKind.REASONING)
         self._events: list[FormatEvent] = []
-        self._content = _Voice(content, ContentDelta, self._events)
-        self._reasoning = _Voice(reasoning or Region(RegionKind.REASONING), ReasoningDelta, self._events)
+        self._content = _TextField(content, ContentDelta, self._events)
+        self._reasoning = _TextField(reasoning or Region(RegionKind.REASONING), ReasoningDelta, self._events)
         self._may_reason = start is not ReplyStart.CONTENT
         self._inside = reasoning if start is ReplyStart.REASONING else None
         self._echo = self._inside is not None
@@ -197,7 +197,7 @@ class RegionParser(ReplyParser):
         self._ledger.begin_anew(None)
 
 
-class _Voice:
+class _TextField:
     """One field of text: gives it out as it comes, whitespace at its ends aside."""
 
     def __init__(

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from paraserve.formats.reading.literals import JSON, LiteralReader, Run, convert, space_end
+from paraserve.formats.reading.literals import JSON, LiteralReader, PlainRun, convert, space_end
 from paraserve.formats.reading.patterns import Markers
 from paraserve.formats.spec import JsonEnvelope
 
@@ -26,7 +26,7 @@ class ArgumentReader(Protocol):
     """The tool's name, where the arguments' own syntax holds it and it has been read."""
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> PlainRun | None:
         """Set where the reader is inside a string that streams."""
         ...
 
@@ -87,7 +87,7 @@ class ObjectReader:
         return position
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> PlainRun | None:
         return None if self._value is None or self._wrapped else self._value.run
 
     @property
@@ -159,7 +159,7 @@ class EnvelopeReader:
     closed = whole  # the object's own end is closing markup
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> PlainRun | None:
         return self._arguments.run if self._part is not None and self._part is self._arguments else None
 
     @property

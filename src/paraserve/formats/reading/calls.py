@@ -21,7 +21,7 @@ Undeclared = Literal["content", "call"]
 """What becomes of a call to a tool that was not declared: its raw text is content, or it is a call like any other."""
 
 
-class Fate(Enum):
+class Outcome(Enum):
     """What becomes of the text that a reader of arguments takes."""
 
     UNKNOWN = auto()
@@ -36,23 +36,23 @@ class Fate(Enum):
 class OpenCall:
     """A call whose header has been read and whose arguments have not ended."""
 
-    __slots__ = ("ended", "fate", "header", "index", "raw", "reader", "spelling")
+    __slots__ = ("ended", "header", "index", "outcome", "raw", "reader", "spelling")
 
     def __init__(self, spelling: Spelling, reader: ArgumentReader, header: str) -> None:
         self.spelling = spelling
         self.reader = reader
         self.header = header
-        self.fate = Fate.UNKNOWN
+        self.outcome = Outcome.UNKNOWN
         self.raw: list[str] = [header]
-        """All its text, as long as its fate is unknown."""
+        """All its text, as long as its outcome is unknown."""
         self.index = 0
         self.ended = False
 
     def keeps_text(self, closer: str) -> bool:
         """Whether closing markup right behind the arguments is text: the text of what is no call, or (where they broke)
         what may be a part of the arguments just as well."""
-        broke = self.fate is Fate.CALL and self.reader.broken
-        return self.fate is Fate.TEXT or (broke and closer not in self.spelling.strong_closers)
+        broke = self.outcome is Outcome.CALL and self.reader.broken
+        return self.outcome is Outcome.TEXT or (broke and closer not in self.spelling.strong_closers)
 
 
 class CallLedger:
@@ -95,9 +95,9 @@ class CallLedger:
     def admit(self, call: OpenCall, name: str, written_id: str) -> list[FormatEvent]:
         """Let a call count, unless it is one too many."""
         if not self.admits_more:
-            call.fate = Fate.DROPPED
+            call.outcome = Outcome.DROPPED
             return []
-        call.fate = Fate.CALL
+        call.outcome = Outcome.CALL
         call.index = self.begun
         self.begun += 1
         return [self._start(call.index, name, written_id)]
@@ -117,7 +117,7 @@ class CallLedger:
     def arguments(self, call: OpenCall) -> list[FormatEvent]:
         """What the call's reader has given since the last time."""
         events: list[FormatEvent] = []
-        if call.fate is Fate.CALL:
+        if call.outcome is Outcome.CALL:
             if arguments := "".join(call.reader.out):
                 events.append(ToolCallDelta(call.index, arguments))
             if call.reader.whole and not call.ended:
@@ -129,7 +129,7 @@ class CallLedger:
 
     def begin_anew(self, open_call: OpenCall | None) -> None:
         """Forget all calls but an open one: they belong to the conversation before this reply."""
-        kept = open_call is not None and open_call.fate is Fate.CALL
+        kept = open_call is not None and open_call.outcome is Outcome.CALL
         self._offset += self.begun - kept
         self.begun = int(kept)
         self.completed = self.broken = 0

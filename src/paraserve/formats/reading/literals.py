@@ -58,7 +58,7 @@ def bare_dialect(quote: str) -> Dialect:
     return Dialect(quotes=(quote,), bare=True)
 
 
-class Run(NamedTuple):
+class PlainRun(NamedTuple):
     """Inside a string that streams: text in which ``stop`` finds nothing only goes on in it, and comes out as ``spell``
     has it, however it is cut."""
 
@@ -132,11 +132,11 @@ class LiteralReader:
         return self.closed
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> PlainRun | None:
         """None outside of strings."""
         if not self._quote or self.broken:
             return None
-        return Run(_stop(self._quote[0], self._dialect).search, str if self._raw else escape)
+        return PlainRun(_stop(self._quote[0], self._dialect).search, str if self._raw else escape)
 
     def finish(self, text: str = "", position: int = 0, *, ended: bool = False) -> None:
         """The reply was cut: give out what is held, as far as it is still a prefix of valid JSON."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paraserve.formats.reading.literals import Run, cut_literal, encode_string, escape, space_end
+from paraserve.formats.reading.literals import PlainRun, cut_literal, encode_string, escape, space_end
 from paraserve.formats.reading.patterns import Markers, Pattern
 from paraserve.formats.reading.schema import (
     ANYTHING,
@@ -52,7 +52,7 @@ class _KeyedReader(ABC):
     name: str | None = None
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> PlainRun | None:
         return None
 
     def __init__(self, open_: Pattern, enders: Markers, schema: Schema) -> None:
@@ -161,10 +161,10 @@ class ParametersReader(_KeyedReader):
         super().__init__(markup.open, markup.enders, schema)
         self._markup = markup
         self._lead = ""
-        self._run = Run(markup.trigger.search, escape)
+        self._run = PlainRun(markup.trigger.search, escape)
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> PlainRun | None:
         streams = self._in_value and not self._lead and self._held is None and self._head is None
         return self._run if streams else None
 

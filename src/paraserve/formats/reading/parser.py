@@ -49,7 +49,7 @@ from msgspec.structs import replace
 
 from paraserve.formats.events import ContentDelta, FormatEvent, ReasoningDelta, ToolCallDelta, ToolCallStart
 from paraserve.formats.reading.arguments import EnvelopeReader
-from paraserve.formats.reading.calls import Fate, OpenCall
+from paraserve.formats.reading.calls import OpenCall, Outcome
 from paraserve.formats.reading.freetext import FreeText
 from paraserve.formats.reading.literals import space_end
 from paraserve.formats.reading.reply_parser import ReplyParser
@@ -134,7 +134,7 @@ class OutputParser(ReplyParser):
     def _may_become_a_call(self, rest: str) -> bool:
         match self._place:
             case _Place.CALL:
-                return self._call is not None and self._call.fate is Fate.UNKNOWN
+                return self._call is not None and self._call.outcome is Outcome.UNKNOWN
             case _Place.PROBE:
                 return self._parse_calls
             case _Place.LEAD:
@@ -297,7 +297,7 @@ class OutputParser(ReplyParser):
     def _decide(self, call: OpenCall, name: str | None, written_id: str) -> None:
         """The name is read: is this a call, is it one too many, or is it text?"""
         if name is None:
-            call.fate = Fate.TEXT
+            call.outcome = Outcome.TEXT
             self._ledger.broken += 1
             self._free.release()
             self._free.say_taken("".join(call.raw))
@@ -315,7 +315,7 @@ class OutputParser(ReplyParser):
         assert call is not None
         window, start = self._window, self._window.position
         window.position = call.reader.read(window.text, start)
-        if call.fate is Fate.UNKNOWN:
+        if call.outcome is Outcome.UNKNOWN:
             assert isinstance(call.reader, EnvelopeReader)
             call.raw.append(window.text[start : window.position])
             start = window.position
@@ -334,7 +334,7 @@ class OutputParser(ReplyParser):
 
     def _deliver(self, call: OpenCall, start: int) -> None:
         """Give out what the call's reader has taken from ``start`` on."""
-        if call.fate is Fate.TEXT:
+        if call.outcome is Outcome.TEXT:
             self._free.say_taken(self._window.text[start : self._window.position])
         self._free.events += self._ledger.arguments(call)
 
@@ -349,10 +349,10 @@ class OutputParser(ReplyParser):
 
     def _end_call(self, call: OpenCall) -> None:
         self._call = None
-        if call.fate is Fate.CALL and call.reader.broken:
+        if call.outcome is Outcome.CALL and call.reader.broken:
             self._ledger.broken += 1
             self._free.say_taken(call.reader.rest)
-        if call.fate is not Fate.TEXT:
+        if call.outcome is not Outcome.TEXT:
             self._pending = call.spelling
         self._enter(self._free.mode)
         self._follow = call
@@ -361,13 +361,13 @@ class OutputParser(ReplyParser):
         window, start = self._window, self._window.position
         call.reader.finish(window.text, start, ended=ended)
         window.position = len(window.text)
-        if call.fate is Fate.UNKNOWN:
+        if call.outcome is Outcome.UNKNOWN:
             self._ledger.broken += 1
             self._free.release()
             self._free.say_taken("".join(call.raw) + window.text[start:])
             return
         self._deliver(call, start)
-        if call.fate is Fate.CALL and not call.ended:
+        if call.outcome is Outcome.CALL and not call.ended:
             self._ledger.broken += 1
             self._free.say_taken(call.reader.rest)
 
@@ -402,8 +402,8 @@ class OutputParser(ReplyParser):
         if self._place is _Place.TEXT:
             self._plain = self._marks.markers.trigger.search
             self._delta = ReasoningDelta if self._free.mode is Mode.REASONING else ContentDelta
-        elif self._call is not None and self._call.fate is Fate.CALL and (run := self._call.reader.run) is not None:
-            index, spell = self._call.index, run.spell
+        elif (call := self._call) is not None and call.outcome is Outcome.CALL and (run := call.reader.run) is not None:
+            index, spell = call.index, run.spell
             self._plain = run.stop
             self._delta = lambda text: ToolCallDelta(index, spell(text))
 
@@ -411,7 +411,7 @@ class OutputParser(ReplyParser):
         events = self.feed(prefill)
         call = self._call
         self._ledger.begin_anew(call)
-        if call is not None and call.fate is Fate.CALL:
+        if call is not None and call.outcome is Outcome.CALL:
             start = max(i for i, event in enumerate(events) if isinstance(event, ToolCallStart))
             self._free.events = [replace(event, index=0) for event in events[start:]]
         self._arm()

@@ -32,7 +32,7 @@ from paraserve.observability.event_loop import count_while_running, watch_event_
 from paraserve.observability.logs import configure_logging
 from paraserve.serving.http_protocol import HTTPConnection
 from paraserve.serving.progress import START_FAILED
-from paraserve.serving.server import START_ERRORS, HTTPServer, beside, edge_files, ready_facts
+from paraserve.serving.server import START_ERRORS, HTTPServer, background, check_access_files, ready_facts
 from paraserve.serving.tls import Certificate
 from paraserve.serving.workers.channel import (
     Adopt,
@@ -112,7 +112,7 @@ class Worker:
         if not self._job.first:
             logging.root.setLevel(max(level, logging.ERROR))  # what a start warns of has been told once
         try:
-            certificate = edge_files(settings)
+            certificate = check_access_files(settings)
             deployment = await deploy(
                 settings,
                 self._step,
@@ -135,7 +135,7 @@ class Worker:
         metrics = app.state.metrics
         on_closing = partial(self._channel.send, Closing())
         self._server = WorkerServer(app, self._job.settings, certificate, on_ready, on_closing, self._slots)
-        async with beside(
+        async with background(
             certificate.follow() if certificate else None, watch_event_loop(metrics), count_while_running(metrics)
         ):
             await self._server.serve([self._slots[self._job.slot]])
