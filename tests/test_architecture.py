@@ -1,0 +1,201 @@
+"""The house's contract: which room may import which, how large a module may be, where a model's name may stand.
+
+A test and no import-linter: the whole contract is the table below, which reads like docs/architecture.md, counts
+imports inside functions as well, and needs no package.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from paraserve.formats.registry import FORMATS
+
+PACKAGE = Path(__file__).resolve().parents[1] / "src" / "paraserve"
+
+MAY_IMPORT = {
+    # The ground.
+    "secrets": "",
+    "settings": "",
+    "protocol": "",
+    "formats.events": "",
+    "formats.types": "formats.events",
+    "formats.spec": "formats.events formats.types",
+    "formats.families": "formats.spec formats.types",
+    "formats.reading": "formats.events formats.types formats.spec",
+    "formats.declared": "formats.events formats.types formats.spec formats.reading",
+    "formats": "",
+    "grammar": "formats.types formats.spec",
+    "tokenizers": "",
+    "engines.base": "",
+    "engines.scripted": "engines.base",
+    "engines.http": "engines.base",
+    "engines.sglang": "engines.base engines.http",
+    "engines.vllm": "engines.base engines.http",
+    "engines.child": "engines.base engines.http",
+    "engines.llama_cpp": "engines.base engines.http engines.child",
+    "engines": "",
+    "prompt": "formats.types formats.spec tokenizers engines.base",
+    "generation": "protocol formats grammar tokenizers engines.base",
+    "policies": "secrets settings protocol",
+    "observability": "secrets settings generation.events generation.timings",
+    "admission": "settings protocol",
+    "deployment": "secrets settings protocol formats tokenizers engines.base prompt generation policies",
+    "api": "secrets settings protocol formats engines.base prompt generation policies observability "
+    "admission deployment",
+    "engine_choice": "settings engines",
+    "deploy": "secrets settings protocol formats tokenizers engines prompt generation policies "
+    "engine_choice deployment",
+    "serving": "settings protocol engines prompt.errors observability admission deployment api engine_choice deploy",
+    "cli": "settings serving",
+    "__main__": "cli",
+}
+"""What each room may import beside itself, from the ground up; the longest name that fits is a module's room. A room
+names only rooms that stand above it here or lie within it, so there are no circles."""
+
+OWED = {
+    ("deploy", "serving.progress"),
+    ("engine_choice", "serving.progress"),
+    ("formats.spec", "formats.declared.regions"),
+    ("observability.record", "generation.run"),
+    ("observability.record", "policies.base"),
+    ("observability.tracing", "generation.run"),
+    ("tokenizers.checkpoint", "prompt.errors"),
+    ("tokenizers.checkpoint", "prompt.template"),
+    ("tokenizers.gguf", "prompt.errors"),
+}
+"""Imports that break the contract today. Nothing is added; a row goes when its import has gone."""
+
+MOST_LINES = 400
+LONGER = {"formats.reading.parser"}
+"""Modules that are longer today."""
+
+PLACES_OF_MODEL_NAMES = ("formats.families", "formats.registry", "policies", "settings")
+MODEL_NAMES = {
+    "tokenizers.gguf_pretokenizers": "the values of a field of GGUF files, as llama.cpp lists them",
+    "tokenizers.sentencepiece_files": "names of tokenizer classes in tokenizer_config.json",
+    "tokenizers.gguf": "a value of a field of GGUF files",
+    "engines.llama_cpp.embedded": "the package with the model of the first start",
+}
+"""Modules with names that are data of a file format or of a package, each with what they are."""
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    return {name_of(path): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def within(module: str, room: str) -> bool:
+    return module == room or module.startswith(f"{room}.")
+
+
+def room_of(module: str) -> str:
+    return max((room for room in MAY_IMPORT if within(module, room)), key=len, default="")
+
+
+def imports(tree: ast.Module) -> Iterator[str]:
+    """Modules of ours that are imported anywhere in a module; what is only a name in a package is the package."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "an import that names no package"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name.startswith("paraserve."):
+                found = name.removeprefix("paraserve.")
+                while found and found not in modules():
+                    found = found.rpartition(".")[0]
+                if found:  # else it is the version
+                    yield found
+
+
+def breaches() -> set[tuple[str, str]]:
+    return {
+        (module, imported)
+        for module, tree in modules().items()
+        for imported in imports(tree)
+        if room_of(module) != room_of(imported)
+        and not any(within(imported, room) for room in [room_of(module), *MAY_IMPORT[room_of(module)].split()])
+    }
+
+
+def test_rooms_import_only_what_the_contract_names() -> None:
+    assert {module for module in modules() if module and not room_of(module)} == set(), "modules without a room"
+    assert breaches() - OWED == set(), "imports against the contract"
+    assert OWED - breaches() == set(), "these are mended: take their rows out"
+
+
+def test_the_contract_has_no_circles() -> None:
+    rooms = list(MAY_IMPORT)
+    for at, room in enumerate(rooms):
+        below = [
+            other for other in MAY_IMPORT[room].split() if room_of(other) in rooms[:at] and not within(room, other)
+        ]
+        assert below == MAY_IMPORT[room].split(), f"{room} names a room that is not below it"
+
+
+def test_a_supervisor_of_workers_reads_no_checkpoint_and_answers_no_request() -> None:
+    reached: set[str] = set()
+    ahead = {"serving.workers.supervisor"}
+    while ahead:
+        reached |= ahead
+        ahead = {imported for module in ahead for imported in imports(modules()[module])} - reached
+    rooms = {room_of(module) for module in reached}
+    assert rooms & {"api", "prompt", "generation", "formats", "grammar", "tokenizers"} == set()
+
+
+def test_the_map_has_every_room() -> None:
+    page = (PACKAGE.parents[1] / "docs" / "architecture.md").read_text()
+    rooms = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert {room for room in rooms if f"| `{room}/`" not in page} == set()
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=name_of)
+def test_a_module_is_short_enough_to_be_read(path: Path) -> None:
+    lines = len(path.read_text().splitlines())
+    assert (lines > MOST_LINES) == (name_of(path) in LONGER), lines
+
+
+def code_of(tree: ast.Module) -> str:
+    """A module without its comments and docstrings."""
+    kept = ast.parse(ast.unparse(tree))
+    for node in ast.walk(kept):
+        for body in (getattr(node, "body", None), getattr(node, "orelse", None)):
+            if isinstance(body, list):
+                body[:] = [line for line in body if not is_text(line)] or [ast.Pass()]
+    return ast.unparse(kept)
+
+
+def is_text(line: ast.AST) -> bool:
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
+
+
+WORDS = {"dots", "llama", "plain", "pythonic", "seed", "step", "think"}
+"""Names of formats that are words, or an engine."""
+NAMES = {re.match("[a-z]+", format.name)[0] for format in FORMATS} - WORDS | {r"llama-?(?=\d)"}
+
+
+def names_of_models(code: str) -> list[str]:
+    parts = re.sub("([a-z])([A-Z])", r"\1 \2", code).lower()
+    return re.findall(rf"(?<![a-z])(?:{'|'.join(sorted(NAMES))})(?![a-z])", parts)
+
+
+@pytest.mark.parametrize("module", sorted(modules()))
+def test_models_are_named_only_where_their_data_is(module: str) -> None:
+    names = names_of_models(code_of(modules()[module]))
+    at_home = any(within(module, place) for place in PLACES_OF_MODEL_NAMES) or module in MODEL_NAMES
+    assert at_home or names == []
+    assert names or module not in MODEL_NAMES, "takes no exception any more"
