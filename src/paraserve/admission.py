@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RETRY_AFTER_SECONDS, RequestError
 from paraserve.settings import ServerSettings
 
@@ -192,13 +193,15 @@ def _count(counter: Counter[bytes], caller: Caller, change: int) -> None:
 
 
 def _overloaded(message: str) -> RequestError:
-    return RequestError(message, status=503, code="overloaded", headers={"retry-after": str(RETRY_AFTER_SECONDS)})
+    return RequestError(
+        message, status=503, code=ErrorCode.OVERLOADED, headers={"retry-after": str(RETRY_AFTER_SECONDS)}
+    )
 
 
 def _too_many() -> RequestError:
     return RequestError(
         "This API key has as many requests here as it may: wait until one of them has ended.",
         status=429,
-        code="rate_limit_exceeded",
+        code=ErrorCode.RATE_LIMIT_EXCEEDED,
         headers={"retry-after": str(RETRY_AFTER_SECONDS)},
     )

@@ -18,7 +18,8 @@ from paraserve.generation.detokenize import ReplyVocabulary
 from paraserve.policies.table import Policies
 from paraserve.prompt.chat import ChatPrompt
 from paraserve.prompt.state import StartMarkers, reply_start
-from paraserve.protocol.errors import MODEL_NOT_FOUND, RequestError
+from paraserve.protocol.error_codes import ErrorCode
+from paraserve.protocol.errors import RequestError
 from paraserve.secrets import client_text
 from paraserve.settings import ServerSettings
 from paraserve.tokenizers.base import Tokenizer
@@ -71,7 +72,7 @@ class Deployment:
             f"The model `{requested[:_LONGEST_MODEL]}` does not exist. Served here: {', '.join(self.names)}.",
             status=404,
             param="model",
-            code=MODEL_NOT_FOUND,
+            code=ErrorCode.MODEL_NOT_FOUND,
         )
 
     async def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:

@@ -6,6 +6,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from paraserve.api.inflate import inflater
 from paraserve.api.observed import record_of
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError
 
 
@@ -34,7 +35,7 @@ async def read_body(request: Request, limit: int) -> bytes:
                 raise _too_large(limit)
             chunks.append(chunk)
     except ClientDisconnect:
-        raise RequestError("The request body is incomplete.", code="incomplete_body") from None
+        raise RequestError("The request body is incomplete.", code=ErrorCode.INCOMPLETE_BODY) from None
     unpack.finish()
     body = b"".join(chunks)
     request.app.state.request_log.take_body(record_of(request.scope), body)
@@ -42,4 +43,4 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 
 def _too_large(limit: int) -> RequestError:
-    return RequestError(f"The request body is larger than {limit} bytes.", status=413, code="request_too_large")
+    return RequestError(f"The request body is larger than {limit} bytes.", status=413, code=ErrorCode.REQUEST_TOO_LARGE)

@@ -24,7 +24,8 @@ from paraserve.generation.sampling import resolve_sampling
 from paraserve.policies.base import PolicyLedger, ReplyRules
 from paraserve.prompt.errors import PromptError
 from paraserve.protocol.body import decode_body
-from paraserve.protocol.errors import CONTEXT_LENGTH_EXCEEDED, RequestError
+from paraserve.protocol.error_codes import ErrorCode
+from paraserve.protocol.errors import RequestError
 from paraserve.protocol.sampling import SamplingFields
 from paraserve.secrets import client_text
 
@@ -69,7 +70,7 @@ def attributed(ledger: PolicyLedger, rules: ReplyRules) -> Iterator[None]:
         yield
     except (RequestError, EngineError, PromptError) as error:
         failure = as_request_error(error)
-        if isinstance(error, EngineError) and error.code == CONTEXT_LENGTH_EXCEEDED:
+        if isinstance(error, EngineError) and error.code == ErrorCode.CONTEXT_LENGTH_EXCEEDED:
             ledger.used("overflow_status", failure.status, rules.overflow_status)
             failure.status = rules.overflow_status
         failure.headers.update(ledger.headers)

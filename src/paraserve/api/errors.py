@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from paraserve.api.observed import REQUEST_ID_HEADER, record_of
 from paraserve.engines.base import EngineError
 from paraserve.prompt.errors import PromptError
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RETRY_AFTER_SECONDS, ErrorBody, RequestError
 from paraserve.secrets import client_text
 
@@ -66,7 +67,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     where = f"{request.method} {request.url.path}"
     messages = {404: f"There is no endpoint {where}.", 405: f"{request.url.path} does not take {request.method}."}
-    codes = {404: "endpoint_not_found", 405: "method_not_allowed"}
+    codes = {404: ErrorCode.ENDPOINT_NOT_FOUND, 405: ErrorCode.METHOD_NOT_ALLOWED}
     message = messages.get(error.status_code, error.detail)
     return error_response(
         RequestError(
@@ -84,7 +85,7 @@ async def on_bug(request: Request, error: Exception) -> Response:
 
 
 def internal_error() -> RequestError:
-    return RequestError("The server failed to handle this request.", status=500, code="internal_error")
+    return RequestError("The server failed to handle this request.", status=500, code=ErrorCode.INTERNAL_ERROR)
 
 
 def stopping() -> RequestError:
@@ -92,6 +93,6 @@ def stopping() -> RequestError:
     return RequestError(
         "The server is shutting down.",
         status=503,
-        code="server_stopping",
+        code=ErrorCode.SERVER_STOPPING,
         headers={"retry-after": str(RETRY_AFTER_SECONDS)},
     )

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError
 
 if sys.version_info >= (3, 14):
@@ -96,10 +97,10 @@ def inflater(encoding: str) -> Plain | Inflater:
         raise RequestError(
             f"Request bodies may be compressed as {', '.join(ENCODINGS)}, not as {encoding[:50]!r}.",
             status=415,
-            code="unsupported_encoding",
+            code=ErrorCode.UNSUPPORTED_ENCODING,
         )
     return Inflater(ENCODINGS[encoding]())
 
 
 def _broken() -> RequestError:
-    return RequestError("The request body is not what its Content-Encoding says.", code="invalid_compression")
+    return RequestError("The request body is not what its Content-Encoding says.", code=ErrorCode.INVALID_COMPRESSION)

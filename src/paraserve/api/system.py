@@ -16,6 +16,7 @@ from paraserve.api.streams import unless_gone
 from paraserve.deployment import Deployment
 from paraserve.engines.base import EngineError, EngineRequest, Sampling
 from paraserve.policies.table import PolicyList
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError
 from paraserve.protocol.models import ModelCard, ModelList
 
@@ -51,7 +52,7 @@ async def health_generate(request: Request) -> Response:
         await unless_gone(request, _one_token(deployment))
     except EngineError as error:
         return error_response(
-            RequestError(f"The engine does not generate: {error.message}", status=503, code="engine_unhealthy")
+            RequestError(f"The engine does not generate: {error.message}", status=503, code=ErrorCode.ENGINE_UNHEALTHY)
         )
     return json_response(Health())
 
@@ -63,7 +64,7 @@ async def _one_token(deployment: Deployment) -> None:
     async for chunk in deployment.engine.generate(probe):
         if chunk.finish is not None:
             return
-    raise EngineError(503, "engine_error", "The engine ended without a token.")
+    raise EngineError(503, ErrorCode.ENGINE_ERROR, "The engine ended without a token.")
 
 
 async def metrics(request: Request) -> Response:

@@ -24,6 +24,7 @@ from paraserve.grammar import (
     response_format_constraint,
     tool_call_constraint,
 )
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError
 from paraserve.protocol.sampling import ResponseFormat
 
@@ -120,7 +121,7 @@ class ConstraintBuilder:
         """An expression for the whole answer: nothing else can be enforced beside it."""
         if wanted.constrains_calls:
             other = "tool_choice" if wanted.forces_tools else "strict tools"
-            raise RequestError(f"{kind}: cannot be combined with {other}", param=kind, code="invalid_value")
+            raise RequestError(f"{kind}: cannot be combined with {other}", param=kind, code=ErrorCode.INVALID_VALUE)
         return self._as_is(kind, value, kind, wanted)
 
     def _as_is(self, kind: ConstraintKind, value: str, param: str, wanted: Wanted) -> Constraint:
@@ -134,7 +135,7 @@ class ConstraintBuilder:
             raise RequestError(
                 f"{param}: this engine would apply it to the model's reasoning; turn the reasoning off",
                 param=param,
-                code="unsupported_parameter",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
             )
         return Constraint(kind, value, param=param)
 
@@ -167,7 +168,7 @@ class ConstraintBuilder:
                 self._cache[key] = await asyncio.to_thread(self._write, wanted, target)
             except GrammarError as error:
                 param = "response_format" if error.path.startswith("response_format") else error.path
-                raise RequestError(str(error), param=param, code="unsupported_schema") from None
+                raise RequestError(str(error), param=param, code=ErrorCode.UNSUPPORTED_SCHEMA) from None
             if len(self._cache) > CACHED_GRAMMARS:
                 self._cache.popitem(last=False)
         self._cache.move_to_end(key)
@@ -200,4 +201,4 @@ class ConstraintBuilder:
 
 
 def _unsupported(param: str) -> RequestError:
-    return RequestError(f"{param}: this engine cannot enforce it", param=param, code="unsupported_parameter")
+    return RequestError(f"{param}: this engine cannot enforce it", param=param, code=ErrorCode.UNSUPPORTED_PARAMETER)

@@ -6,6 +6,7 @@ chose to clamp it. The prompt alone is checked before the engine is asked.
 
 from __future__ import annotations
 
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError, context_overflow, output_overflow
 
 
@@ -50,5 +51,5 @@ def check_min_tokens(min_tokens: int | None, limit: int) -> None:
         raise RequestError(
             f"min_tokens: {min_tokens} is more than the reply's limit of {limit} tokens",
             param="min_tokens",
-            code="invalid_value",
+            code=ErrorCode.INVALID_VALUE,
         )

@@ -24,6 +24,7 @@ from paraserve.prompt.parts import (
     part_text,
 )
 from paraserve.prompt.template import tojson
+from paraserve.protocol.error_codes import ErrorCode
 
 Message = dict[str, Any]
 Notes = dict[str, None]
@@ -150,7 +151,7 @@ class HistoryAdapter:
         wanted = self._takes.media.get(f"{role}.{kind}")
         if wanted is None:
             message = f"{path}: this model's chat template takes no {kind} in a {role} message"
-            raise PromptError(message, path, "unsupported_content")
+            raise PromptError(message, path, ErrorCode.UNSUPPORTED_CONTENT)
         if part["type"] != wanted:
             notes["media_part_type"] = None
             return {"type": wanted, wanted: part.get(part["type"], part.get("image_url"))}
@@ -246,7 +247,8 @@ class HistoryAdapter:
             return messages
         if self._takes.parallel == "none":
             raise PromptError(
-                "this model's chat template takes one tool call in an assistant message", code="unsupported_content"
+                "this model's chat template takes one tool call in an assistant message",
+                code=ErrorCode.UNSUPPORTED_CONTENT,
             )
         notes["separate_calls"] = None
         separated: list[Message] = []
@@ -275,7 +277,7 @@ def _no_place(path: str, what: str) -> PromptError:
     return PromptError(
         f"{path}: this model's chat template does not render {what}; the conversation would lose them",
         path,
-        "unsupported_content",
+        ErrorCode.UNSUPPORTED_CONTENT,
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from paraserve.engines.base import MediaItem
 from paraserve.prompt.errors import PromptError
 from paraserve.prompt.parts import Part, media_kind
+from paraserve.protocol.error_codes import ErrorCode
 
 WEB_ADDRESSES = ("http://", "https://")
 
@@ -52,7 +53,7 @@ def collect_media(messages: Sequence[Mapping[str, Any]], kinds: frozenset[str]) 
         if kind is None:
             continue
         if kind not in kinds:
-            raise PromptError(f"{path}: this model does not take {kind} input", path, "unsupported_content")
+            raise PromptError(f"{path}: this model does not take {kind} input", path, ErrorCode.UNSUPPORTED_CONTENT)
         items.append(MediaItem(kind, _url(part, path), _detail(part)))
     return tuple(items)
 

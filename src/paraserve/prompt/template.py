@@ -31,6 +31,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 from paraserve.prompt.errors import CheckpointError, PromptError
+from paraserve.protocol.error_codes import ErrorCode
 
 MAX_RENDER_SECONDS = 10.0
 MAX_OUTPUT_CHARS = 50_000_000
@@ -290,13 +291,13 @@ class ChatTemplate:
                 if size > MAX_OUTPUT_CHARS:
                     raise RenderLimitError("it wrote too much")
         except TemplateRefusal as error:
-            raise PromptError(_shorten(str(error)), "messages", "template_error") from error
+            raise PromptError(_shorten(str(error)), "messages", ErrorCode.TEMPLATE_ERROR) from error
         except RenderLimitError as error:
             message = f"The model's chat template was stopped: {error}."
-            raise PromptError(message, "messages", "template_limit") from error
+            raise PromptError(message, "messages", ErrorCode.TEMPLATE_LIMIT) from error
         except RENDER_FAULTS as error:
             message = f"The model's chat template cannot render these messages: {_shorten(str(error))}"
-            raise PromptError(message, "messages", "template_error") from error
+            raise PromptError(message, "messages", ErrorCode.TEMPLATE_ERROR) from error
         return "".join(parts)
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError, from_validation
 
 T = TypeVar("T")
@@ -28,9 +29,9 @@ def decode_body(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     except msgspec.ValidationError as error:
         raise from_validation(error) from None
     except RecursionError:
-        raise RequestError("The body is nested too deeply.", code="invalid_json") from None
+        raise RequestError("The body is nested too deeply.", code=ErrorCode.INVALID_JSON) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RequestError(f"The body is not valid JSON: {error}", code="invalid_json") from None
+        raise RequestError(f"The body is not valid JSON: {error}", code=ErrorCode.INVALID_JSON) from None
 
 
 def _decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
-MODEL_NOT_FOUND = "model_not_found"
+from paraserve.protocol.error_codes import ErrorCode
 
 RETRY_AFTER_SECONDS = 1
 """What a client is told that may come again."""
@@ -83,7 +82,7 @@ def context_overflow(prompt_tokens: int, context_length: int, *, status: int = 4
         f"{prompt_tokens} tokens, which leaves no room for a reply. Please reduce the length of the input.",
         status=status,
         param=param,
-        code=CONTEXT_LENGTH_EXCEEDED,
+        code=ErrorCode.CONTEXT_LENGTH_EXCEEDED,
     )
 
 
@@ -94,7 +93,7 @@ def output_overflow(prompt_tokens: int, max_tokens: int, context_length: int, *,
         f"{prompt_tokens + max_tokens} tokens ({prompt_tokens} in the input, {max_tokens} for the reply). "
         f"Please reduce the input or {param}: there is room for {context_length - prompt_tokens} tokens of reply.",
         param=param,
-        code=CONTEXT_LENGTH_EXCEEDED,
+        code=ErrorCode.CONTEXT_LENGTH_EXCEEDED,
     )
 
 
@@ -122,5 +121,5 @@ def from_validation(error: msgspec.ValidationError, root: str = "") -> RequestEr
     return RequestError(
         f"{param}: {message}" if param else message,
         param=param,
-        code="missing_required_parameter" if missing else "invalid_value",
+        code=ErrorCode.MISSING_REQUIRED_PARAMETER if missing else ErrorCode.INVALID_VALUE,
     )

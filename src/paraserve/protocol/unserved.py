@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError
 
 INSTEAD = {
@@ -53,4 +54,6 @@ def check_served(request: UnservedFields, passed: Collection[str] = ()) -> None:
     """
     for name, instead in INSTEAD.items():
         if getattr(request, name) and name not in passed:
-            raise RequestError(f"{name}: not supported; send {instead}", param=name, code="unsupported_parameter")
+            raise RequestError(
+                f"{name}: not supported; send {instead}", param=name, code=ErrorCode.UNSUPPORTED_PARAMETER
+            )
