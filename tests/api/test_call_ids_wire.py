@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from paraserve.formats.registry import get_format
-from paraserve.formats.render import Call, render_calls
 from tests.api.wire import chunks, folded, post, unfolded
+from tests.formats.render import Call, render_calls
 from tests.toy import client, deployment, engine, reply
 
 SHELVES = {"type": "function", "function": {"name": "list_shelves", "parameters": {"type": "object", "properties": {}}}}

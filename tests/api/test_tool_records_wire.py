@@ -9,8 +9,8 @@ import pytest
 from paraserve.engines.scripted.engine import ScriptedReply
 from paraserve.formats.families import FORMATS
 from paraserve.formats.registry import get_format
-from paraserve.formats.render import Call, render_calls
 from tests.api.wire import chunks, folded, post, unfolded
+from tests.formats.render import Call, render_calls
 from tests.toy import END, TEMPLATE, TOKENIZER, client, deployment, engine, reply
 
 SHELVES = {"type": "function", "function": {"name": "list_shelves", "parameters": {"type": "object", "properties": {}}}}

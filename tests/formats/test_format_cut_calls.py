@@ -10,12 +10,12 @@ import pytest
 from paraserve.formats.declared.response_template import read_response_template
 from paraserve.formats.families import FORMATS
 from paraserve.formats.output import parser_for
-from paraserve.formats.render import Call, render
 from paraserve.formats.spec import Elements, Format, JsonEnvelope, JsonObject, Parameters, Text, pieces
 from paraserve.formats.types import FinishReason, ReplyStart, ToolSpec
 from tests.formats.declared_templates import DECLARED
 from tests.formats.formats_kit import TOOLS, parse
 from tests.formats.golden_replies import CALLS, REPLIES
+from tests.formats.render import Call, render
 
 WITH_CALLS = [format for format in FORMATS if format.calls]
 PASSED_THROUGH = [f for f in WITH_CALLS if isinstance(f.calls[0].arguments, JsonObject | JsonEnvelope)]

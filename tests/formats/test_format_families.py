@@ -7,11 +7,11 @@ import pytest
 from paraserve.formats.events import ContentDelta, join_deltas
 from paraserve.formats.families import FORMATS
 from paraserve.formats.reading.parser import OutputParser
-from paraserve.formats.render import Call, render
 from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart
 from tests.formats.formats_kit import TOOLS, parse, parse_invariant, random_split
 from tests.formats.golden_replies import CALLS, CONTENT, REASONING, REPLIES
+from tests.formats.render import Call, render
 
 BY_NAME = {format.name: format for format in FORMATS}
 WITH_CALLS = [format for format in FORMATS if format.calls]

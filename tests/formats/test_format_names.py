@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from paraserve.formats.registry import Part, UnknownFormatError, get_format
+from paraserve.formats.registry import FormatPart, UnknownFormatError, get_format
 
 DOCS = Path(__file__).parents[2] / "docs" / "formats.md"
 SGLANG_TOOLS = """
@@ -33,14 +33,14 @@ VLLM_REASONING = """
     kimi_k2 kimi_k3 k2_horizon mimo minicpmv minimax_m2 minimax_m2_append_think minimax_m3 mistral nemotron_v3
     olmo3 plamo3 muse_glimmer qwen3 seed_oss step3 step3p5 inkling
 """
-NAMES: list[tuple[Part, str]] = [
+NAMES: list[tuple[FormatPart, str]] = [
     *(("tools", name) for name in sorted({*SGLANG_TOOLS.split(), *VLLM_TOOLS.split()})),
     *(("reasoning", name) for name in sorted({*SGLANG_REASONING.split(), *VLLM_REASONING.split()})),
 ]
 
 
 @pytest.mark.parametrize(("part", "name"), NAMES)
-def test_a_parser_name_is_served_or_refused_with_a_reason(part: Part, name: str) -> None:
+def test_a_parser_name_is_served_or_refused_with_a_reason(part: FormatPart, name: str) -> None:
     text = DOCS.read_text(encoding="utf-8")
     table = text[text.index("that are not supported, and why") : text.index("## Response templates")]
     refused = f"`{name}`" in table

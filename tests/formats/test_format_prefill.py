@@ -17,11 +17,11 @@ import pytest
 from paraserve.formats.families import FORMATS
 from paraserve.formats.output import parser_for
 from paraserve.formats.registry import get_format
-from paraserve.formats.render import Call, render
 from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart
 from tests.formats.formats_kit import LIST_SHELVES, SAVE_NOTE, TOOLS, Folded, fold, parse, random_split
 from tests.formats.golden_replies import REPLIES
+from tests.formats.render import Call, render
 from tests.formats.test_format_fuzz import REASONS, soup
 
 WITH_CALLS = [format for format in FORMATS if format.calls]

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from paraserve.formats.families import FORMATS
 from paraserve.formats.reading.tables import compile_format
-from paraserve.formats.render import Call, render
 from paraserve.formats.spec import Elements, Format, Parameters, QuotedObject, pieces
 from paraserve.formats.types import ReplyStart, ToolSpec
 from tests.formats.formats_kit import TOOLS, parse, random_split
+from tests.formats.render import Call, render
 
 EXAMPLES = int(os.environ.get("PARASERVE_FORMAT_EXAMPLES", "40"))
 NESTED = ToolSpec(

@@ -15,10 +15,10 @@ from paraserve.formats.families import FORMATS
 from paraserve.formats.reading.parser import OutputParser
 from paraserve.formats.reading.tables import compile_format
 from paraserve.formats.registry import get_format
-from paraserve.formats.render import Call, render, render_calls
 from paraserve.formats.spec import Elements, Format, JsonEnvelope, JsonObject, Keywords, Parameters, QuotedObject
 from paraserve.formats.types import ReplyStart, ToolSpec
 from tests.formats.formats_kit import LIST_SHELVES, SAVE_NOTE, TOOLS, Folded, parse, parse_invariant
+from tests.formats.render import Call, render, render_calls
 
 WITH_CALLS = [format for format in FORMATS if format.calls]
 MARKED = [format for format in WITH_CALLS if not format.calls[0].bare]

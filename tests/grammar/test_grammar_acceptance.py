@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from paraserve.formats.families import FORMATS
-from paraserve.formats.render import Call, render
 from paraserve.formats.spec import PLAIN, Format
 from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.grammar import GrammarError, response_format_constraint, tool_call_constraint
+from tests.formats.render import Call, render
 from tests.grammar.grammar_kit import PING, SEARCH, WEATHER, Vocabulary
 from tests.grammar.grammar_kit import vocabulary as vocabulary_of
 

@@ -8,138 +8,82 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from paraserve.formats.declared.content import UnsupportedTemplateError
 from paraserve.formats.declared.response_template import read_response_template
 from paraserve.formats.families import FORMATS
-from paraserve.formats.spec import Format, compose
+from paraserve.formats.spec import Format
 
 log = logging.getLogger(__name__)
 
 _BY_NAME = {format.name: format for format in FORMATS}
 
-# Names that SGLang and vLLM give their tool-call parsers.
+# Names that SGLang and vLLM give their tool-call parsers, where they are not the format's own.
 _TOOL_PARSERS = {
-    "apertus": "apertus",
     "apertus2509": "apertus",
-    "cohere_command3": "cohere_command3",
-    "cohere_command4": "cohere_command4",
     "deepseekv3": "deepseek_v3",
     "deepseekv31": "deepseek_v31",
     "deepseekv32": "deepseek_v32",
     "deepseekv4": "deepseek_v4",
     "deepseekv41": "deepseek_v41",
-    "dots": "dots",
-    "ernie45": "ernie45",
-    "functiongemma": "functiongemma",
-    "gemma4": "gemma4",
-    "gigachat35": "gigachat35",
     "glm": "glm45",
     "glm4": "glm45",
-    "glm45": "glm45",
-    "glm47": "glm47",
     "glm4_moe": "glm45",
-    "gpt_oss": "gpt_oss",
-    "granite": "granite",
     "granite4": "hermes",
-    "granite_20b_fc": "granite_20b_fc",
     "harmony": "gpt_oss",
-    "hermes": "hermes",
     "hunyuan": "hunyuan3",
-    "hunyuan_a13b": "hunyuan_a13b",
     "hy_v3": "hunyuan3",
     "internlm": "interns1",
-    "interns1": "interns1",
-    "iquest_q1": "iquest_q1",
-    "jamba": "jamba",
-    "kimi_k2": "kimi_k2",
-    "kimi_k3": "kimi_k3",
-    "lfm2": "lfm2",
-    "ling3": "ling3",
     "llama3": "llama3_json",
-    "llama3_json": "llama3_json",
     "llama4_json": "llama3_json",
     "llama4_pythonic": "pythonic",
-    "longcat": "longcat",
-    "mimo": "mimo",
     "minimax": "minimax_m1",
-    "minimax_m1": "minimax_m1",
-    "minimax_m2": "minimax_m2",
-    "minimax_m3": "minimax_m3",
     "mistral": "mistral_v13",
     "nanbeige": "qwen3_coder",
     "nemotron_3": "nemotron3",
-    "olmo3": "olmo3",
     "openai": "gpt_oss",
     "phi4_mini_json": "phi4_mini",
-    "plamo3": "plamo3",
     "poolside_v1": "glm45",
-    "pythonic": "pythonic",
     "qwen": "hermes",
     "qwen25": "hermes",
     "qwen3": "hermes",
-    "qwen3_coder": "qwen3_coder",
     "qwen3_json": "hermes",
     "qwen3_xml": "qwen3_coder",
-    "seed_oss": "seed_oss",
     "spark25": "glm47",
-    "step3": "step3",
-    "step3p5": "step3p5",
     "step5": "step3p5",
     "trinity": "hermes",
-    "xlam": "xlam",
 }
 # Names that they give their reasoning parsers.
 _REASONING_PARSERS = {
     "apertus2509": "apertus",
-    "cohere_command3": "cohere_command3",
-    "cohere_command4": "cohere_command4",
-    "deepseek_r1": "deepseek_r1",
     "deepseek_v3": "deepseek_v31",
-    "deepseek_v4": "deepseek_v4",
-    "deepseek_v41": "deepseek_v41",
-    "dots": "dots",
-    "ernie45": "ernie45",
-    "gemma4": "gemma4",
-    "gigachat35": "gigachat35",
-    "glm45": "glm45",
-    "glm47": "glm47",
-    "gpt_oss": "gpt_oss",
     "granite_thinking_parser": "nemotron3",
     "holo2": "qwen3",
     "hunyuan": "hunyuan3",
-    "hunyuan_a13b": "hunyuan_a13b",
     "hy_v3": "hunyuan3",
-    "interns1": "interns1",
-    "iquest_q1": "iquest_q1",
     "kimi": "kimi_vl",
-    "kimi_k2": "kimi_k2",
-    "kimi_k3": "kimi_k3",
-    "ling3": "ling3",
-    "mimo": "mimo",
     "minimax": "minimax_m2",
-    "minimax_m2": "minimax_m2",
-    "minimax_m3": "minimax_m3",
     "mistral": "mistral_v13",
     "nanbeige": "qwen3",
     "nemotron_3": "nemotron3",
     "nemotron_v3": "nemotron3",
-    "olmo3": "olmo3",
     "openai_gptoss": "gpt_oss",
-    "plamo3": "plamo3",
     "poolside_v1": "glm45",
-    "qwen3": "qwen3",
     "qwen3_thinking": "qwen3",
-    "seed_oss": "seed_oss",
-    "step3": "step3",
-    "step3p5": "step3p5",
     "step5": "step3p5",
 }
 
 FormatPart = Literal["both", "tools", "reasoning"]
+
+_OWN = {name: name for name in _BY_NAME}
+_ALIASES: Mapping[FormatPart, Sequence[Mapping[str, str]]] = {
+    "tools": (_TOOL_PARSERS,),
+    "reasoning": (_REASONING_PARSERS,),
+    "both": (_TOOL_PARSERS, _REASONING_PARSERS),
+}
 
 
 class UnknownFormatError(ValueError):
@@ -156,13 +100,7 @@ def get_format(name: str, part: FormatPart = "both") -> Format:
         UnknownFormatError: listing what there is.
     """
     key = name.strip().lower().replace("-", "_")
-    aliases = {
-        "tools": (_TOOL_PARSERS,),
-        "reasoning": (_REASONING_PARSERS,),
-        "both": (_TOOL_PARSERS, _REASONING_PARSERS),
-    }
-    own = {key: key} if key in _BY_NAME else {}
-    for table in (own, *aliases[part]) if part == "both" else (*aliases[part], own):
+    for table in (_OWN, *_ALIASES[part]) if part == "both" else (*_ALIASES[part], _OWN):
         if key in table:
             return _BY_NAME[table[key]]
     raise UnknownFormatError(f"unknown output format {name!r}; choose one of: {', '.join(format_names())}")
@@ -170,23 +108,7 @@ def get_format(name: str, part: FormatPart = "both") -> Format:
 
 def format_names(part: FormatPart = "both") -> tuple[str, ...]:
     """All names and aliases, sorted."""
-    aliases = {"tools": [_TOOL_PARSERS], "reasoning": [_REASONING_PARSERS], "both": [_TOOL_PARSERS, _REASONING_PARSERS]}
-    return tuple(sorted({*_BY_NAME, *(name for table in aliases[part] for name in table)}))
-
-
-def choose(*, reasoning: str | None = None, tools: str | None = None) -> Format:
-    """The format that an operator's two choices make; what is not chosen is plain text.
-
-    Raises:
-        UnknownFormatError: for an unknown name, or two formats that cannot be combined.
-    """
-    plain = _BY_NAME["plain"]
-    with_reasoning = get_format(reasoning, "reasoning") if reasoning else plain
-    with_tools = get_format(tools, "tools") if tools else plain
-    try:
-        return compose(with_reasoning, with_tools)
-    except ValueError as error:
-        raise UnknownFormatError(str(error)) from error
+    return tuple(sorted(set(_OWN).union(*_ALIASES[part])))
 
 
 @dataclass(frozen=True, slots=True)

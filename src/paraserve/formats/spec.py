@@ -1,8 +1,8 @@
 """The description of an output format: what a model family emits, as data.
 
 A `Format` says how reasoning, content and tool calls are *spelled*: exactly, with every separator, so that a reply can
-be written from it (`render.py`, `grammar.py`), and the one parser (`parser.py`) can be built from it. It never knows
-how text arrives, what a token is, or which checkpoint uses it.
+be written from it (`grammar/`), and the machine that reads it (`reading/parser.py`) can be built from it. It never
+knows how text arrives, what a token is, or which checkpoint uses it.
 
 Three rules give the strings their meaning:
 

@@ -97,10 +97,6 @@ def text(value: str) -> Regex:
     return Cat(tuple(chars(c) for c in value))
 
 
-def cat(*items: Regex) -> Regex:
-    return items[0] if len(items) == 1 else Cat(items)
-
-
 def alt(*items: Regex) -> Regex:
     return items[0] if len(items) == 1 else Alt(items)
 

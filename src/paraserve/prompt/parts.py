@@ -56,10 +56,6 @@ def joined_text(parts: Sequence[Part]) -> str:
     return TEXT_JOINER.join(text for text in map(part_text, parts) if text is not None)
 
 
-def has_media(content: object) -> bool:
-    return isinstance(content, list) and any(media_kind(part) for part in content)
-
-
 def check_part(part: object, path: str) -> None:
     """Refuse what is neither text nor media. Raises `PromptError` that names the part."""
     if not isinstance(part, Mapping):

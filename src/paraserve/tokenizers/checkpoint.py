@@ -55,8 +55,6 @@ class Checkpoint:
     """Tokens of prompt and reply together that the model was made for."""
     generation_config: Mapping[str, Any] = field(default_factory=dict)
     """``generation_config.json`` as it stands: the model's own sampling defaults."""
-    config: Mapping[str, Any] = field(default_factory=dict)
-    """``config.json`` (or the GGUF metadata) as it stands."""
     response_template: Any = None
     """``response_template`` of the tokenizer config: the family's output format as data, where it has one."""
 
@@ -95,7 +93,6 @@ def load_checkpoint(
         eos_token_ids=tokenizer.eos_token_ids | model.eos_token_ids,
         context_length=model.context_length,
         generation_config=model.generation_config,
-        config=model.config,
         response_template=config.get("response_template"),
     )
 
@@ -105,7 +102,6 @@ _TOKENIZER_CONFIG = "tokenizer_config.json"
 
 @dataclass(frozen=True, slots=True)
 class _ModelFiles:
-    config: Mapping[str, Any]
     context_length: int | None
     eos_token_ids: frozenset[int]
     generation_config: Mapping[str, Any] = field(default_factory=dict)
@@ -114,12 +110,10 @@ class _ModelFiles:
 def _read_model(path: Path) -> _ModelFiles:
     if path.is_file():
         model = gguf_model(path)
-        # The vocabulary's arrays are the tokenizer's; what is left is small enough to show.
-        facts = {key: value for key, value in model.metadata.items() if not isinstance(value, list)}
-        return _ModelFiles(facts, model.context_length, model.eos_token_ids)
+        return _ModelFiles(model.context_length, model.eos_token_ids)
     config = _read_json(path / "config.json")
     generation = _read_json(path / "generation_config.json")
-    return _ModelFiles(config, context_length_of(config), _eos_ids(config) | _eos_ids(generation), generation)
+    return _ModelFiles(context_length_of(config), _eos_ids(config) | _eos_ids(generation), generation)
 
 
 def _read_tokenizer(path: Path, config: Mapping[str, Any]) -> tuple[Tokenizer, dict[str, str]]:

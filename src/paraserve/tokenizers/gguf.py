@@ -54,15 +54,6 @@ class GgufModel:
     """``bos_token`` and its like, as templates read them."""
 
 
-def is_gguf(path: Path) -> bool:
-    """Whether a file begins as a GGUF file does."""
-    try:
-        with path.open("rb") as file:
-            return file.read(4) == GGUF_MAGIC
-    except OSError:
-        return False
-
-
 def read_gguf_metadata(path: Path) -> dict[str, Any]:
     """Every key of the header. Raises `CheckpointError` for a file that is no whole GGUF header."""
     try:

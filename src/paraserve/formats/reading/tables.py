@@ -75,9 +75,8 @@ class Spelling:
     openings: tuple[tuple[str, Pattern], ...]
     """With the literal that announces each; empty for a bare one."""
     followings: tuple[Pattern, ...]
-    closer_texts: tuple[str, ...]
-    """All closing markup of a call and its section, where it is expected: right after the arguments."""
     closers: Markers
+    """All closing markup of a call and its section, where it is expected: right after the arguments."""
     strong_closers: tuple[str, ...]
     """Those which are also known for closing markup after other text has come between."""
     last_closer: str
@@ -221,8 +220,7 @@ def _header(channels: Channels, opens: Sequence[str]) -> Pattern:
 
 
 def _channel_spelling(calls: Calls, channels: Channels) -> Spelling:
-    closers = Markers(channels.closes)
-    return Spelling(calls, 0, (), (), channels.closes, closers, (), channels.closes[-1], None, None)
+    return Spelling(calls, 0, (), (), Markers(channels.closes), (), channels.closes[-1], None, None)
 
 
 def _spelling(calls: Calls, index: int) -> Spelling:
@@ -237,14 +235,12 @@ def _spelling(calls: Calls, index: int) -> Spelling:
     if not _announces(opening):
         separator = tuple(p for p in pieces(calls.between) if isinstance(p, Text))
         followings = [compile_pattern((*separator, Space(""), *opening), ahead), compile_pattern(opening, ahead)]
-    expected = _indivisible(closers)
     return Spelling(
         calls,
         index,
         tuple(openings),
         tuple(followings),
-        expected,
-        Markers(expected),
+        Markers(_indivisible(closers)),
         tuple(text for text in dict.fromkeys(closers) if _is_strong(text)),
         (section or closing or ("",))[-1],
         compile_pattern(_ENVELOPE_ENTRY) if envelope else None,
