@@ -1,4 +1,4 @@
-"""Errors: one shape, a true status, on every route and for every cause (records 47, 48, 49, 51, 53)."""
+"""Errors: one shape, a true status, on every route and for every cause."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class RemoteFaults:
             await asyncio.sleep(0.05)
         assert remote.fake.aborts == []
 
-    # Record 54: the six moments in which a client leaves. The sequences would run for seconds.
+    # The six moments in which a client leaves. The sequences would run for seconds.
 
     async def test_leaving_while_queued_aborts_once(self, remote: Remote) -> None:
         remote.model.capacity = 1

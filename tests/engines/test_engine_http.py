@@ -173,7 +173,7 @@ async def test_refused_connection_is_unreachable_and_retryable() -> None:
 
 
 async def test_slow_prefill_and_an_idle_pool_both_succeed() -> None:
-    """Record 112, with the server's keep-alive at a second."""
+    """A short timeout would cut the one, a connection that the server has closed would fail the other."""
     fake = FakeSGLang()
     async with serving(fake, keep_alive=1) as url:
         engine = SGLangEngine(url, ModelFacts(VOCAB), timeouts=HTTPTimeouts(connect=0.5, idle=5.0, call=2.0))

@@ -213,7 +213,7 @@ TAG = Constraint("structural_tag", '{"type": "structural_tag", "format": {"type"
 async def test_behind_a_router_that_leaves_fields_out_only_what_comes_through_is_claimed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Record 113. sglang-router forwards neither structural tags nor logit_bias nor require_reasoning."""
+    """sglang-router forwards neither structural tags nor logit_bias nor require_reasoning."""
     async with connected(FakeSGLang(behind_lossy_router=True, reasoning_parser="qwen3")) as engine:
         assert engine.info.constraints == {"json_schema", "json_object", "regex", "ebnf"}
         assert (engine.info.logit_bias, engine.info.defers_constraints) == (False, False)

@@ -1,4 +1,4 @@
-"""What is enforced, in which form, and what is refused instead of dropped (records 23, 33, 102 to 105, 109)."""
+"""What is enforced, in which form, and what is refused instead of dropped."""
 
 from __future__ import annotations
 
