@@ -684,5 +684,6 @@ def test_kinds_of_arguments_are_all_covered() -> None:
 def test_no_closing_markup_begins_with_other_closing_markup(format: Format) -> None:
     """Else a reader of single characters would take the shorter one before the longer one can be there."""
     for spelling in compile_format(format, calls=True).spellings:
-        texts = spelling.closer_texts
-        assert [(a, b) for a in texts for b in texts if a != b and b.startswith(a)] == []
+        for text in {*spelling.strong_closers, spelling.last_closer, *spelling.calls.also_closes}:
+            whole, _ = spelling.closers.find(text, 0)
+            assert {spelling.closers.find(text[:cut], 0)[0] for cut in range(len(text))} <= {None, whole}, text
