@@ -62,7 +62,6 @@ names only rooms that stand above it here or lie within it, so there are no circ
 OWED = {
     ("deploy", "serving.progress"),
     ("engine_choice", "serving.progress"),
-    ("formats.spec", "formats.declared.regions"),
     ("observability.record", "generation.run"),
     ("observability.record", "policies.base"),
     ("observability.tracing", "generation.run"),

@@ -22,7 +22,8 @@ from paraserve.engines.llama_cpp.engine import LlamaCppEngine
 from paraserve.engines.scripted.script_file import scripted_engine
 from paraserve.engines.sglang.engine import SGLangEngine
 from paraserve.engines.vllm.engine import VLLMEngine
-from paraserve.formats.registry import FormatPart, detect, get_format
+from paraserve.formats.output import checkpoint_format
+from paraserve.formats.registry import FormatPart, get_format
 from paraserve.formats.spec import PLAIN, Format, compose
 from paraserve.generation.constraint import ConstraintBuilder
 from paraserve.generation.detokenize import reply_vocabulary
@@ -168,7 +169,7 @@ def _llama_cpp(
 def choose_format(settings: ServerSettings, checkpoint: Checkpoint) -> Format:
     """How the model spells reasoning and calls: as the operator says, else as its template and tokens show."""
     template = checkpoint.templates.get(DEFAULT_TEMPLATE)
-    found = detect(
+    found = checkpoint_format(
         template.source if template else None, checkpoint.tokenizer.added_tokens, checkpoint.response_template
     )
     named = settings.reasoning_parser and settings.tool_call_parser
