@@ -114,7 +114,7 @@ async def test_with_thinking_the_reasoning_is_free_and_the_json_comes_after_its_
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "get_weather"}}])
 async def test_an_engine_that_fails_where_the_reasoning_ends_is_an_error_in_both_modes(choice: Any) -> None:
     """A forced call behind a thought crashes some engines at the boundary; it must not read as an empty reply."""
-    crash = EngineError(502, "engine_error", "The engine failed (500).", retryable=True)
+    crash = EngineError(502, "engine_error", "The engine failed (500).")
     scripted = engine(reply("hm</think>never", error=crash, error_after=len("hm") + 1), constraints=TAGS)
     async with client(deployment(scripted)) as http:
         fields = {"tools": [WEATHER], "tool_choice": choice, **ON}

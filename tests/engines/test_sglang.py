@@ -188,7 +188,7 @@ async def test_sequence_that_somebody_else_aborted_ends_as_abort(fake: FakeSGLan
 async def test_facts_come_from_the_new_and_the_old_endpoints(modern: bool) -> None:
     async with connected(FakeSGLang(modern=modern)) as engine:
         info = engine.info
-    assert (info.model, info.context_length, info.vocab_size, info.version) == ("fake", 4096, VOCAB, "0.5.23")
+    assert (info.context_length, info.vocab_size, info.version) == (4096, VOCAB, "0.5.23")
     assert info.media == {"image", "video"}
     assert not info.defers_constraints
 

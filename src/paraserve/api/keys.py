@@ -20,6 +20,7 @@ from paraserve.admission import Caller
 from paraserve.api.errors import error_response
 from paraserve.protocol.errors import RequestError
 from paraserve.secrets import keys_in_force, spellings
+from paraserve.start_error import StartError
 
 HEALTH_PATHS = frozenset({"/health", "/health_generate"})
 METRICS_PATHS = frozenset({"/metrics"})
@@ -34,8 +35,8 @@ LOOK_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
-class KeyFileError(Exception):
-    """A file of keys cannot be used. One line for the operator."""
+class KeyFileError(StartError):
+    """A file of keys cannot be used."""
 
 
 class KeyRing:

@@ -11,14 +11,16 @@ import logging
 import ssl
 from pathlib import Path
 
+from paraserve.start_error import StartError
+
 LOOK_SECONDS = 5.0
 """How often the files are looked at."""
 
 log = logging.getLogger(__name__)
 
 
-class CertificateError(Exception):
-    """Certificate or key cannot be used. One line for the operator."""
+class CertificateError(StartError):
+    """Certificate or key cannot be used."""
 
 
 class Certificate:
