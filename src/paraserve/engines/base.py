@@ -77,7 +77,6 @@ class MediaItem:
 
     kind: Literal["image", "video", "audio"]
     url: str
-    detail: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
