@@ -55,24 +55,6 @@ def test_the_source_archive_has_what_the_tests_and_an_operator_need(built: Path)
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
 
 
-def git(*arguments: str) -> bytes:
-    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, check=False)
-    if done.returncode:
-        pytest.skip("this is no clone of the repository")
-    return done.stdout
-
-
-def test_no_tracked_file_is_larger_than_a_megabyte() -> None:
-    """A wheel of 22 MB once came in with a commit that had nothing to do with it."""
-    tracked = [ROOT / name for name in git("ls-files", "-z").decode().split("\0") if name]
-    assert len(tracked) > 100
-    assert [path for path in tracked if path.is_file() and path.stat().st_size > 1_000_000] == []
-
-
-def test_a_clone_without_history_packs_below_two_megabytes() -> None:
-    assert len(git("archive", "--format=tar.gz", "HEAD")) < 2_000_000
-
-
 def documents(path: str) -> Iterator[dict[str, Any]]:
     yield from yaml.safe_load_all((ROOT / path).read_text())
 

@@ -1,4 +1,4 @@
-"""Usage in streams."""
+"""Usage in streams (records 39, 41, 43)."""
 
 from __future__ import annotations
 

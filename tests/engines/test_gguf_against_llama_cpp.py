@@ -13,7 +13,6 @@ from paraserve.engines.llama_cpp.engine import LlamaCppEngine
 from paraserve.tokenizers.exactness import probe_texts
 from paraserve.tokenizers.gguf import difference_from_llama_cpp, gguf_model, gguf_tokenizer
 from paraserve.tokenizers.huggingface import HuggingFaceTokenizer
-from tests.engines.embedded import embedded
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -35,9 +34,12 @@ def tokenizer() -> HuggingFaceTokenizer:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def engine(tokenizer: HuggingFaceTokenizer) -> AsyncIterator[LlamaCppEngine]:
-    options = EmbeddedOptions(str(default_model_path()), 256, slots=1, threads=1)
-    async with embedded(tokenizer.token_bytes, options) as engine:
-        yield engine
+    engine = LlamaCppEngine(
+        tokenizer.token_bytes, options=EmbeddedOptions(str(default_model_path()), 256, slots=1, threads=1)
+    )
+    await engine.start()
+    yield engine
+    await engine.stop()
 
 
 def texts() -> list[str]:

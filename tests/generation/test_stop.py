@@ -1,4 +1,4 @@
-"""Stop strings over token edges."""
+"""Stop strings over token edges (record 118)."""
 
 from __future__ import annotations
 

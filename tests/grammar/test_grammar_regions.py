@@ -48,9 +48,9 @@ def test_a_string_cannot_end_its_region(name: str) -> None:
     vocabulary = Vocabulary(format, marker_tokens=False)
     grammar = tool_call_constraint(format, [ANY], "required", target="lark", start=ReplyStart.CONTENT)
     assert grammar is not None
-    assert format.declared is not None
+    assert format.regions is not None
     (calls,) = format.calls
-    for end in format.declared.call_ends:
+    for end in format.regions.call_ends:
         for inner in ("x", f"a{end}b"):
             value = json.dumps(inner, ensure_ascii=False)
             call = {
@@ -62,7 +62,7 @@ def test_a_string_cannot_end_its_region(name: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["lark", "structural_tag"])
-@pytest.mark.parametrize(("name", "why"), [("lines", "'kv-lines'"), ("tags", "'xml-inline'")])
+@pytest.mark.parametrize(("name", "why"), [("lines", "'kv-lines'"), ("tags", "a closing pattern")])
 def test_what_cannot_be_written_is_refused_with_its_reason(name: str, why: str, target: GrammarTarget) -> None:
     with pytest.raises(GrammarError, match=why):
         tool_call_constraint(FORMATS[name], [ANY], "required", target=target)

@@ -19,7 +19,7 @@ from tests.toy import client, deployment, engine, reply
 
 MODES = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 ENDPOINTS = pytest.mark.parametrize("path", [CHAT, COMPLETIONS], ids=["chat", "completions"])
-DOWN = EngineError(502, "engine_unreachable", "The engine cannot be reached.")
+DOWN = EngineError(502, "engine_unreachable", "The engine cannot be reached.", retryable=True)
 TOOL = {"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}
 CALL = '<tool_call>{"name": "ls", "arguments": {"a": 1}}</tool_call>'
 

@@ -231,8 +231,8 @@ def test_awkward_messages_render_as_perfect_ones(name, conversation, golden):
 
 
 @pytest.mark.parametrize("name", [name for name, profile in PROFILES.items() if profile.tokenizer])
-def test_token_ids_are_those_of_the_reference_tokenizer(name, golden, shared_assets):
-    """The count is the model's own, because the ids are."""
+def test_46_token_ids_are_those_of_the_reference_tokenizer(name, golden, shared_assets):
+    """Record 46: the count is the model's own, because the ids are."""
     source, prompt = golden(name)
     awkward, perfect = thirty_turns(PROFILES[name])
     expected = render(source, perfect, TOOLS)

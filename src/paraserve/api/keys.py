@@ -20,8 +20,6 @@ from paraserve.admission import Caller
 from paraserve.api.errors import error_response
 from paraserve.protocol.errors import RequestError
 from paraserve.secrets import keys_in_force, spellings
-from paraserve.start_error import StartError
-from paraserve.watched_files import WatchedFiles
 
 HEALTH_PATHS = frozenset({"/health", "/health_generate"})
 METRICS_PATHS = frozenset({"/metrics"})
@@ -36,8 +34,8 @@ LOOK_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
-class KeyFileError(StartError):
-    """A file of keys cannot be used."""
+class KeyFileError(Exception):
+    """A file of keys cannot be used. One line for the operator."""
 
 
 class KeyRing:
@@ -61,10 +59,9 @@ class KeyRing:
         self._digests: list[bytes] = []
         self.spellings: list[str] = []
         """What of the keys must not be shown. Kept as they are: they are in this process's memory either way."""
+        self._seen: tuple[int, int, int] | None = None
         self._looked = clock()
         if self._file is not None:
-            self._watched = WatchedFiles(self._file)
-            self._watched.changed()
             self._read(self._file)
             if len(self._digests) == len(self._given):
                 raise KeyFileError(f"--api-key-file {self._file}: holds no key")
@@ -81,24 +78,25 @@ class KeyRing:
 
     def _look_again(self, file: Path) -> None:
         self._looked = self._clock()
-        if not self._watched.changed():
-            return
         try:
+            if _version(file) == self._seen:
+                return
             self._read(file)
-        except KeyFileError as error:
+        except (OSError, KeyFileError) as error:
             log.warning("the file of API keys cannot be read, its last keys stay in force: %s", error)
         else:
             log.info("read the file of API keys again: %d keys", len(self._digests) - len(self._given))
 
     def _read(self, file: Path) -> None:
         try:
-            text = file.read_text(encoding="ascii")
+            version, text = _version(file), file.read_text(encoding="ascii")
         except OSError as error:
             raise KeyFileError(f"--api-key-file {file}: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise KeyFileError(f"--api-key-file {file}: a key is visible ASCII characters without spaces") from error
         lines = [line.strip() for line in text.splitlines()]
         self._admit([line for line in lines if line and not line.startswith("#")])
+        self._seen = version
 
     def _admit(self, from_file: Iterable[str]) -> None:
         keys = [*self._given, *from_file]
@@ -109,6 +107,11 @@ class KeyRing:
 def _digest(key: bytes) -> bytes:
     """Of one length for all, so that a comparison does not tell the length of a key."""
     return hashlib.sha256(key).digest()
+
+
+def _version(file: Path) -> tuple[int, int, int]:
+    status = file.stat()
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 class ApiKeys:

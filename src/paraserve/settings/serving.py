@@ -111,6 +111,12 @@ class ServingSettings:
         group=SERVER,
         help="How long a client may read nothing of a reply that waits for it, before its connection is closed.",
     )
+    idle_connection_timeout: Annotated[float, Meta(ge=1, extra=SECONDS)] = setting(
+        180.0,
+        group=SERVER,
+        help="How long a kept-alive connection may wait for its next request. Longer than the pools of the proxies in "
+        "front keep theirs (Go 90 s, Caddy 120, Google's load balancers 600), so that it is they who close.",
+    )
     drain_timeout: Seconds = setting(
         30.0,
         group=SERVER,

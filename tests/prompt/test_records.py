@@ -1,4 +1,4 @@
-"""Faults that users of this kind of server reported, as behaviours of the prompt."""
+"""Faults that users of this kind of server reported, as behaviours of the prompt (numbers of the shared case list)."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ def turn(arguments="{}", content=None, result="ok", **fields):
     ]
 
 
-def test_no_tools_means_no_tool_mode_even_for_templates_that_only_ask_whether_tools_are_defined(make_prompt):
+def test_27_no_tools_means_no_tool_mode_even_for_templates_that_only_ask_whether_tools_are_defined(make_prompt):
     for condition in ("tools is defined", "tools", "tools is not none"):
         prompt = make_prompt(f"{{% if {condition} %}}TOOL MODE {{% endif %}}{{{{ messages[0].content }}}}")
         assert prompt.prepare(ChatPromptRequest([USER])).text == "hi", condition
@@ -40,14 +40,14 @@ def test_no_tools_means_no_tool_mode_even_for_templates_that_only_ask_whether_to
 
 
 @pytest.mark.parametrize("call_id", ["call_9f", "functions_Read_0", "functions.get_weather:0", "x" * 80])
-def test_ids_stay_as_the_client_sent_them(make_prompt, call_id):
+def test_29_ids_stay_as_the_client_sent_them(make_prompt, call_id):
     messages = turn()
     messages[1]["tool_calls"][0]["id"] = messages[2]["tool_call_id"] = call_id
     text = make_prompt(PLAIN).prepare(ChatPromptRequest(messages)).text
     assert f"<call {call_id} " in text
 
 
-def test_ids_become_nine_characters_only_where_the_template_raises_on_others(make_prompt):
+def test_30_ids_become_nine_characters_only_where_the_template_raises_on_others(make_prompt):
     strict = "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{% if c.id | length != 9 %}"
     strict += "{{ raise_exception('nine') }}{% endif %}<{{ c.id }} {{ c.function.arguments }}>{% endfor %}"
     strict += "{% if m.role == 'tool' %}({{ m.tool_call_id }}){% endif %}{% endfor %}"
@@ -62,42 +62,42 @@ def test_ids_become_nine_characters_only_where_the_template_raises_on_others(mak
     ("kwargs", "start", "enabled"),
     [({}, ReplyStart.REASONING, True), ({"enable_thinking": False}, ReplyStart.CONTENT, False)],
 )
-def test_the_reply_starts_where_the_prompt_ends(make_prompt, kwargs, start, enabled):
+def test_36_74_75_the_reply_starts_where_the_prompt_ends(make_prompt, kwargs, start, enabled):
     prepared = make_prompt(PLAIN).prepare(ChatPromptRequest([USER], template_kwargs=kwargs))
     assert prepared.start is prepared.thinking.start is start
     assert prepared.thinking.enabled is enabled
 
 
-def test_effort_none_turns_thinking_off(make_prompt):
+def test_75_effort_none_turns_thinking_off(make_prompt):
     prepared = make_prompt(PLAIN).prepare(ChatPromptRequest([USER], reasoning_effort="none"))
     assert prepared.start is ReplyStart.CONTENT
     assert prepared.thinking.requested is False
 
 
-def test_another_templates_name_for_the_switch_is_understood(make_prompt):
+def test_75_another_templates_name_for_the_switch_is_understood(make_prompt):
     prompt = make_prompt(PLAIN)
     for value in (False, "false", 0):
         prepared = prompt.prepare(ChatPromptRequest([USER], template_kwargs={"thinking": value}))
         assert prepared.start is ReplyStart.CONTENT, value
 
 
-def test_a_template_that_does_not_think_leaves_a_bare_header(make_prompt):
+def test_82_a_template_that_does_not_think_leaves_a_bare_header(make_prompt):
     assert make_prompt(LISTS).prepare(ChatPromptRequest([USER])).start is ReplyStart.HEADER
 
 
-def test_user_text_that_ends_like_a_marker_starts_nothing(make_prompt):
+def test_74_user_text_that_ends_like_a_marker_starts_nothing(make_prompt):
     messages = [{"role": "user", "content": "what is <think>"}]
     assert make_prompt(LISTS).prepare(ChatPromptRequest(messages)).start is ReplyStart.HEADER
 
 
-def test_a_template_that_raises_is_the_clients_error_in_the_templates_words(make_prompt):
+def test_51_a_template_that_raises_is_the_clients_error_in_the_templates_words(make_prompt):
     with pytest.raises(PromptError, match=r"^roles must alternate$") as caught:
         make_prompt(STRICT).prepare(ChatPromptRequest([USER, USER]))
     assert caught.value.param == "messages"
 
 
 @pytest.mark.parametrize("source", [PLAIN, LISTS, STRICT])
-def test_a_list_of_texts_reads_as_the_joined_text(make_prompt, source):
+def test_57_a_list_of_texts_reads_as_the_joined_text(make_prompt, source):
     prompt = make_prompt(source)
     parts = [{"type": "text", "text": "12 C"}, {"type": "text", "text": "rain"}]
     as_list = prompt.prepare(ChatPromptRequest(turn(result=parts))).text
@@ -111,7 +111,7 @@ def test_a_list_of_texts_reads_as_the_joined_text(make_prompt, source):
     )
 
 
-def test_an_image_in_a_tool_result_is_refused_by_name(make_prompt):
+def test_57_an_image_in_a_tool_result_is_refused_by_name(make_prompt):
     parts = [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]
     with pytest.raises(PromptError, match="does not take image") as caught:
         make_prompt(PLAIN).prepare(ChatPromptRequest(turn(result=parts)))
@@ -122,7 +122,7 @@ def test_an_image_in_a_tool_result_is_refused_by_name(make_prompt):
 
 
 @pytest.mark.parametrize("source", [PLAIN, LISTS, STRICT])
-def test_null_and_absent_content_are_empty_and_never_the_word_none(make_prompt, source):
+def test_58_null_and_absent_content_are_empty_and_never_the_word_none(make_prompt, source):
     prompt = make_prompt(source)
     reference = prompt.prepare(ChatPromptRequest(turn(content=""))).text
     assert prompt.prepare(ChatPromptRequest(turn(content=None))).text == reference
@@ -134,14 +134,14 @@ def test_null_and_absent_content_are_empty_and_never_the_word_none(make_prompt, 
 
 
 @pytest.mark.parametrize("arguments", ['{"b": 1, "a": [1.0, null]}', {"b": 1, "a": [1.0, None]}])
-def test_arguments_reach_the_template_as_an_object_with_their_order(make_prompt, arguments):
+def test_59_arguments_reach_the_template_as_an_object_with_their_order(make_prompt, arguments):
     text = make_prompt(PLAIN).prepare(ChatPromptRequest(turn(arguments))).text
     assert '{"b": 1, "a": [1.0, null]}' in text
 
 
 @pytest.mark.parametrize("arguments", ["", None, "  "])
 @pytest.mark.parametrize("source", [PLAIN, LISTS])
-def test_empty_arguments_are_an_empty_object(make_prompt, source, arguments):
+def test_59_empty_arguments_are_an_empty_object(make_prompt, source, arguments):
     assert "get_weather {}" in make_prompt(source).prepare(ChatPromptRequest(turn(arguments))).text
 
 
@@ -149,7 +149,7 @@ def test_empty_arguments_are_an_empty_object(make_prompt, source, arguments):
     "arguments", ["text", "[1]", '{"a": 1', '{"a": 1}{"b": 2}', '{"a": NaN}', "null", [1], 5, "[" * 20_000]
 )
 @pytest.mark.parametrize("source", [PLAIN, LISTS])
-def test_other_arguments_are_refused_by_name_or_pass_where_the_operator_is_lenient(make_prompt, source, arguments):
+def test_59_other_arguments_are_refused_by_name_or_pass_where_the_operator_is_lenient(make_prompt, source, arguments):
     with pytest.raises(PromptError, match="must be a JSON object") as caught:
         make_prompt(source).prepare(ChatPromptRequest(turn(arguments)))
     assert caught.value.param == "messages[1].tool_calls[0].function.arguments"
@@ -161,7 +161,7 @@ def test_other_arguments_are_refused_by_name_or_pass_where_the_operator_is_lenie
         assert shown in prepared.text
 
 
-def test_a_developer_message_is_a_system_message_unless_the_template_names_the_role(make_prompt):
+def test_60_a_developer_message_is_a_system_message_unless_the_template_names_the_role(make_prompt):
     messages = [{"role": "developer", "content": "Reply only PLUM"}, USER]
     for source in (PLAIN, LISTS, STRICT):
         prepared = make_prompt(source).prepare(ChatPromptRequest(messages))
@@ -173,13 +173,13 @@ def test_a_developer_message_is_a_system_message_unless_the_template_names_the_r
     assert prepared.normalizations == ()
 
 
-def test_a_developer_message_after_a_system_message_joins_it(make_prompt):
+def test_61_a_developer_message_after_a_system_message_joins_it(make_prompt):
     messages = [{"role": "system", "content": "A"}, {"role": "developer", "content": "B"}, USER]
     for source in (PLAIN, LISTS, STRICT):
         assert make_prompt(source).prepare(ChatPromptRequest(messages)).text.startswith("[system]A\n\nB\n[user]hi")
 
 
-def test_late_instructions_stay_where_they_are_taken_and_join_the_head_elsewhere(make_prompt):
+def test_61_late_instructions_stay_where_they_are_taken_and_join_the_head_elsewhere(make_prompt):
     messages = [USER, {"role": "assistant", "content": "x"}, {"role": "developer", "content": "B"}, USER]
     assert "[assistant]x\n[system]B\n[user]hi" in make_prompt(LISTS).prepare(ChatPromptRequest(messages)).text
     strict = make_prompt(STRICT).prepare(ChatPromptRequest(messages))
@@ -199,7 +199,7 @@ def test_late_instructions_stay_where_they_are_taken_and_join_the_head_elsewhere
     ],
 )
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
-def test_both_names_of_reasoning_hold_the_same_value(make_prompt, fields, name):
+def test_62_both_names_of_reasoning_hold_the_same_value(make_prompt, fields, name):
     source = "{% for m in messages %}{{ m.content }}<{{ m.get('" + name + "', '') }}>"
     source += "{% for c in m.tool_calls or [] %}{{ c.function.arguments }}{% endfor %}{% endfor %}"
     text = make_prompt(source).prepare(ChatPromptRequest(turn('{"a": 1}', content="", **fields))).text
@@ -207,7 +207,7 @@ def test_both_names_of_reasoning_hold_the_same_value(make_prompt, fields, name):
     assert "None" not in text
 
 
-def test_a_closed_prefill_goes_on_as_content_and_an_open_one_as_reasoning(make_prompt):
+def test_63_a_closed_prefill_goes_on_as_content_and_an_open_one_as_reasoning(make_prompt):
     prompt = make_prompt(PLAIN)
 
     def prefill(text, **request):
@@ -227,7 +227,7 @@ def test_a_closed_prefill_goes_on_as_content_and_an_open_one_as_reasoning(make_p
     assert plain.prefill == "The answer is "
 
 
-def test_a_message_with_reasoning_alone_goes_on_in_reasoning(make_prompt):
+def test_63_a_message_with_reasoning_alone_goes_on_in_reasoning(make_prompt):
     messages = [USER, {"role": "assistant", "content": None, "reasoning_content": "half"}]
     prepared = make_prompt(PLAIN).prepare(ChatPromptRequest(messages, continue_final_message=True))
     assert prepared.text == "[user]hi\n[assistant]<think>half"
@@ -235,12 +235,12 @@ def test_a_message_with_reasoning_alone_goes_on_in_reasoning(make_prompt):
 
 
 @pytest.mark.parametrize("messages", [[USER], turn()[:2], turn()])
-def test_there_must_be_an_assistants_text_to_continue(make_prompt, messages):
+def test_63_there_must_be_an_assistants_text_to_continue(make_prompt, messages):
     with pytest.raises(PromptError, match="continue_final_message needs"):
         make_prompt(PLAIN).prepare(ChatPromptRequest(messages, continue_final_message=True))
 
 
-def test_input_image_is_an_image_like_any_other(make_prompt):
+def test_64_input_image_is_an_image_like_any_other(make_prompt):
     prompt = make_prompt(LISTS, media=frozenset({"image"}))
     for part in (
         {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}},
@@ -252,7 +252,7 @@ def test_input_image_is_an_image_like_any_other(make_prompt):
         assert prepared.media[0].url == "https://x.test/a.png"
 
 
-def test_empty_strings_pass_and_an_empty_conversation_is_named(make_prompt):
+def test_65_empty_strings_pass_and_an_empty_conversation_is_named(make_prompt):
     prompt = make_prompt(PLAIN)
     assert prompt.prepare(ChatPromptRequest([{"role": "user", "content": ""}])).text.startswith("[user]\n")
     assert prompt.prepare(ChatPromptRequest([{"role": "assistant", "content": "x"}])).text.startswith("[assistant]x")
@@ -262,7 +262,7 @@ def test_empty_strings_pass_and_an_empty_conversation_is_named(make_prompt):
     assert "None" not in prompt.prepare(ChatPromptRequest(turn(content=[]))).text
 
 
-def test_the_servers_default_turns_thinking_off_and_a_request_wins(make_prompt):
+def test_72_the_servers_default_turns_thinking_off_and_a_request_wins(make_prompt):
     prompt = make_prompt(PLAIN, settings=PromptSettings(template_kwargs={"enable_thinking": False}))
     assert prompt.prepare(ChatPromptRequest([USER])).start is ReplyStart.CONTENT
     wants = ChatPromptRequest([USER], template_kwargs={"enable_thinking": True})
@@ -272,7 +272,7 @@ def test_the_servers_default_turns_thinking_off_and_a_request_wins(make_prompt):
 
 
 @pytest.mark.parametrize("source", [PLAIN, LISTS, STRICT])
-def test_cache_control_changes_nothing(make_prompt, source):
+def test_89_cache_control_changes_nothing(make_prompt, source):
     prompt = make_prompt(source)
     mark = {"cache_control": {"type": "ephemeral"}}
 
@@ -292,7 +292,7 @@ def test_cache_control_changes_nothing(make_prompt, source):
     assert "ephemeral" not in first.text
 
 
-def test_a_template_that_ignores_old_reasoning_gets_no_reasoning_in_content(make_prompt):
+def test_115_a_template_that_ignores_old_reasoning_gets_no_reasoning_in_content(make_prompt):
     messages = [USER, {"role": "assistant", "content": "x", "reasoning_content": "secret"}, USER]
     assert "secret" not in make_prompt(PLAIN).prepare(ChatPromptRequest(messages)).text
 
@@ -349,7 +349,7 @@ def test_tools_that_the_template_ignores_are_said_or_refused(make_prompt):
     "source",
     [PLAIN, LISTS, STRICT, PLAIN.replace("tools | tojson", "tools[0].function.name + tools[0].function.description")],
 )
-def test_a_null_in_a_tool_prints_nothing(make_prompt, source):
+def test_58_a_null_in_a_tool_prints_nothing(make_prompt, source):
     bare = {"type": "function", "function": {"name": "f", "description": None, "parameters": None, "strict": None}}
     text = make_prompt(source).prepare(ChatPromptRequest([USER], [bare])).text
     assert "TOOLS" in text
@@ -453,7 +453,7 @@ async def largest_gap(work) -> float:
     return max(gaps)
 
 
-async def test_the_event_loop_keeps_running_while_a_long_conversation_renders(make_prompt):
+async def test_96_the_event_loop_keeps_running_while_a_long_conversation_renders(make_prompt):
     prompt = make_prompt(PLAIN)
     texts = [{"role": role, "content": "word " * 125} for _ in range(200) for role in ("user", "assistant")]
     request = ChatPromptRequest([*texts, USER], TOOLS * 40)
@@ -463,7 +463,7 @@ async def test_the_event_loop_keeps_running_while_a_long_conversation_renders(ma
     assert min(gaps) < 0.05
 
 
-async def test_a_small_prompt_is_not_sent_through_the_pool(make_prompt):
+async def test_96_a_small_prompt_is_not_sent_through_the_pool(make_prompt):
     prompt = make_prompt(PLAIN)
     prompt.close()
     assert (await prompt.prepare_async(ChatPromptRequest([USER]))).text.startswith("[user]hi")
