@@ -25,7 +25,8 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
-from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest
+from paraserve.prompt.chat import ChatPrompt
+from paraserve.protocol.chat import ChatCompletionRequest
 from paraserve.tokenizers.base import Tokenizer
 from paraserve.tokenizers.checkpoint import load_checkpoint
 
@@ -148,7 +149,7 @@ class Contest:
         return lambda run: self.reference.apply_chat_template(conversations[run + 1], tokenize=tokenize, **self.options)
 
     def mine(self, conversations: list[list[dict[str, Any]]], prompt: ChatPrompt) -> Callable[[int], Any]:
-        return lambda run: prompt.prepare(ChatPromptRequest(conversations[run + 1], self.tools))
+        return lambda run: prompt.prepare(ChatCompletionRequest(messages=conversations[run + 1], tools=self.tools))
 
     def size(self, chars: int, runs: int) -> tuple[int, list[float]]:
         """Tokens of the conversation, and microseconds: render and both, theirs and ours."""

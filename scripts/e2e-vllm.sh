@@ -63,7 +63,7 @@ gguf=$("$venv_python" -c 'from paraserve.engines.llama_cpp.embedded import defau
 "$env/bin/python" scripts/dequantize_gguf.py "$gguf" "$work/float32.gguf"
 
 say "llama.cpp against transformers, token by token"
-"$venv_python" scripts/llama_cpp_agreement.py "$work/float32.gguf" "$work/replies.json"
+PYTHONPATH=. "$venv_python" scripts/llama_cpp_agreement.py "$work/float32.gguf" "$work/replies.json"
 
 say "starting vLLM $version"
 port=$("$venv_python" -c 'from paraserve.engines.launch import free_port; print(free_port())')

@@ -17,20 +17,17 @@ from uuid import uuid4
 
 from paraserve.engines.base import EngineRequest, Sampling
 from paraserve.engines.llama_cpp.embedded import EmbeddedOptions
-from paraserve.engines.llama_cpp.engine import LlamaCppEngine
 from paraserve.tokenizers.gguf import gguf_tokenizer
+from tests.engines.embedded import embedded
 
 TIE = 1e-3
 """Of natural log probabilities."""
 
 
 async def main(copy: str, replies: list[dict[str, list[int]]]) -> int:
-    engine = LlamaCppEngine(
-        gguf_tokenizer(Path(copy)).token_bytes, options=EmbeddedOptions(copy, context_length=2048, slots=1)
-    )
-    await engine.start()
     failed = 0
-    try:
+    options = EmbeddedOptions(copy, context_length=2048, slots=1)
+    async with embedded(gguf_tokenizer(Path(copy)).token_bytes, options) as engine:
         for reply in replies:
             wanted = reply["ids"]
             request = EngineRequest(uuid4().hex, reply["prompt"], Sampling(len(wanted), temperature=0.0), logprobs=2)
@@ -43,8 +40,6 @@ async def main(copy: str, replies: list[dict[str, list[int]]]) -> int:
                 gap = top[0][1] - top[1][1]
                 failed += gap >= TIE
             print(f"{len(wanted)} tokens, first difference: {differs}, gap there: {gap}")
-    finally:
-        await engine.stop()
     return 1 if failed else 0
 
 

@@ -125,14 +125,13 @@ class TestContractThroughTheRouter(EngineContract):
 
 
 async def test_a_router_is_recognised_by_what_it_leaves_out(stage: Stage) -> None:
-    """Record 113: what would get lost is refused or said in another way (``tests/engines/test_sglang.py``)."""
+    """What would get lost is refused or said in another way (``tests/engines/test_sglang.py``)."""
     info = stage.engine.info
     assert info.constraints == {"json_schema", "json_object", "regex", "ebnf"}
     assert (info.logit_bias, info.defers_constraints) == (False, False)
 
 
 async def test_all_that_the_adapter_counts_on_comes_through_and_what_gets_lost_is_known(stage: Stage) -> None:
-    """Record 113."""
     sampling = Sampling(12, 0.5, 0.5, 5, 0.25, 0.5, 0.25, 1.5, 123456789012, (4, 5), {7: -100.0}, True, 2)
     hints = RoutingHints(
         priority=3,
@@ -232,7 +231,7 @@ async def pair(legs: Stage) -> Stage:
 async def test_cached_tokens_are_the_prefill_side_s_or_none(
     pair: Stage, prefilled: int, decoded: int, told: int
 ) -> None:
-    """Records 44 and 114. The router gives the decode side's reply alone. SGLang 0.5.23's decode server says what its
+    """The router gives the decode side's reply alone. SGLang 0.5.23's decode server says what its
     prefill server found; an older one says that all is cached, which is left out."""
     pair.prefill.model.behaviour.cached_tokens = prefilled
     pair.decode.model.behaviour.cached_tokens = decoded
@@ -261,7 +260,7 @@ class TestLegs:
     async def test_an_error_of_either_leg_is_the_client_s_within_a_second_and_the_other_is_freed(
         self, flags: tuple[str, ...], failing: str, status: int, ours: int
     ) -> None:
-        """Records 110 and 111. The other leg would say nothing for ever."""
+        """The other leg would say nothing for ever."""
         async with staged("prefill-decode", flags) as pair:
             bad, other = (pair.prefill, pair.decode) if failing == "prefill" else (pair.decode, pair.prefill)
             bad.model.behaviour = Behaviour(status=status, message=TOO_LONG)
@@ -275,7 +274,6 @@ class TestLegs:
     async def test_a_leg_that_refuses_the_connection_is_a_502_within_a_second_and_the_other_is_freed(
         self, flags: tuple[str, ...], failing: str
     ) -> None:
-        """Record 111."""
         async with staged("prefill-decode", flags) as pair:
             bad, other = (pair.prefill, pair.decode) if failing == "prefill" else (pair.decode, pair.prefill)
             other.model.behaviour = Behaviour(silent_after=0)

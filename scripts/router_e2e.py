@@ -18,9 +18,9 @@ from real_router import Mode, router, started
 
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.llama_cpp.embedded import EmbeddedOptions, default_model_path
-from paraserve.engines.llama_cpp.engine import LlamaCppEngine
 from paraserve.engines.sglang.engine import SGLangEngine
 from paraserve.tokenizers.gguf import gguf_tokenizer
+from tests.engines.embedded import embedded
 from tests.fakes.llama_model import LlamaModel
 from tests.fakes.sglang_fake import FakeSGLang
 
@@ -35,9 +35,7 @@ async def run(mode: Mode, arguments: Sequence[str]) -> int:
     async with AsyncExitStack() as stack:
         models = []
         for _ in range(2 if split else 1):  # two regular workers share one, whichever of them the router takes
-            models.append(LlamaCppEngine(token_bytes, options=EmbeddedOptions(str(path))))
-            await models[-1].start()
-            stack.push_async_callback(models[-1].stop)
+            models.append(await stack.enter_async_context(embedded(token_bytes, EmbeddedOptions(str(path)))))
         info = models[0].info
         workers = [
             FakeSGLang(

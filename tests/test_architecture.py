@@ -21,6 +21,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "paraserve"
 MAY_IMPORT = {
     # The ground.
     "secrets": "",
+    "start_error": "",
+    "watched_files": "",
     "settings": "",
     "protocol.error_codes": "",
     "protocol": "",
@@ -33,7 +35,7 @@ MAY_IMPORT = {
     "formats": "",
     "grammar": "formats.types formats.spec",
     "tokenizers": "",
-    "engines.base": "protocol.error_codes",
+    "engines.base": "start_error protocol.error_codes",
     "engines.scripted": "protocol.error_codes engines.base",
     "engines.http": "protocol.error_codes engines.base",
     "engines.sglang": "protocol.error_codes engines.base engines.http",
@@ -41,18 +43,18 @@ MAY_IMPORT = {
     "engines.child": "protocol.error_codes engines.base engines.http",
     "engines.llama_cpp": "protocol.error_codes engines.base engines.http engines.child",
     "engines": "protocol.error_codes",
-    "prompt": "protocol.error_codes formats.types formats.spec tokenizers engines.base",
+    "engines.build": "settings engines.base engines.balancer engines.child engines.http engines.llama_cpp "
+    "engines.scripted engines.sglang engines.vllm",
+    "prompt": "start_error protocol formats.types formats.spec tokenizers engines.base",
     "generation": "protocol formats grammar tokenizers engines.base",
     "policies": "secrets settings protocol",
     "observability": "secrets settings protocol.error_codes generation.events generation.timings",
     "admission": "settings protocol",
     "deployment": "secrets settings protocol formats tokenizers engines.base prompt generation policies",
-    "api": "secrets settings protocol formats engines.base prompt generation policies observability "
-    "admission deployment",
-    "engine_choice": "settings engines",
-    "deploy": "secrets settings protocol formats tokenizers engines prompt generation policies "
-    "engine_choice deployment",
-    "serving": "settings protocol engines prompt.errors observability admission deployment api engine_choice deploy",
+    "api": "secrets start_error watched_files settings protocol formats engines.base prompt generation policies "
+    "observability admission deployment",
+    "deploy": "secrets start_error settings protocol formats tokenizers engines prompt generation policies deployment",
+    "serving": "start_error watched_files settings protocol engines observability admission deployment api deploy",
     "cli": "settings serving",
     "__main__": "cli",
 }
@@ -60,9 +62,6 @@ MAY_IMPORT = {
 names only rooms that stand above it here or lie within it, so there are no circles."""
 
 OWED = {
-    ("deploy", "serving.progress"),
-    ("engine_choice", "serving.progress"),
-    ("formats.spec", "formats.declared.regions"),
     ("observability.record", "generation.run"),
     ("observability.record", "policies.base"),
     ("observability.tracing", "generation.run"),

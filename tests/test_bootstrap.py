@@ -94,12 +94,18 @@ def test_serve_installs_again_where_the_clone_has_moved(newcomer: Newcomer) -> N
     assert len(asked) == 3
 
 
-def test_the_tests_run_after_style_and_types_with_their_arguments(newcomer: Newcomer) -> None:
+@pytest.mark.parametrize(
+    ("given", "passed"), [((), ""), (("-k", "name"), " -k name"), (("--all", "tests/api"), " -m not slow tests/api")]
+)
+def test_the_tests_run_after_style_and_types_with_their_arguments(
+    newcomer: Newcomer, given: tuple[str, ...], passed: str
+) -> None:
     newcomer.has_python("python3")
-    code, _, asked = newcomer.runs("test", "-k", "name")
+    code, _, asked = newcomer.runs("test", *given)
     assert code == 0
     assert asked[0].endswith("--editable .[local,dev]")
-    assert asked[2:] == ["-m ruff check .", "-m ruff format --check .", "-m mypy", "-m pytest -k name"]
+    assert asked[2:5] == ["-m ruff check .", "-m ruff format --check .", "-m mypy"]
+    assert asked[5:] == [f"-m pytest --numprocesses auto --maxprocesses 4 --dist worksteal{passed}"]
 
 
 def test_a_python_that_is_too_old_is_passed_over(newcomer: Newcomer) -> None:

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import yaml
 
-from paraserve.api.app import ROUTES
+from paraserve.api.endpoints import ENDPOINTS
 from paraserve.settings import ServerSettings, load_settings
 from paraserve.settings.declare import options_of
 
 ROOT = Path(__file__).resolve().parents[1]
 FLAGS = {flag for option in options_of(ServerSettings) for flag in (option.flag, f"--no-{option.key}")} | {"--config"}
-PATHS = {route.path for route in ROUTES}
+PATHS = {endpoint.path for endpoint in ENDPOINTS}
 POD = "deploy/kubernetes/paraserve.yaml"
 
 
@@ -53,6 +53,24 @@ def test_the_source_archive_has_what_the_tests_and_an_operator_need(built: Path)
     needed = {"README.md", "LICENSE", "constraints.txt", "tests/toy.py", "docs/README.md", "examples/README.md", POD}
     assert needed <= names
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
+
+
+def git(*arguments: str) -> bytes:
+    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("this is no clone of the repository")
+    return done.stdout
+
+
+def test_no_tracked_file_is_larger_than_a_megabyte() -> None:
+    """A wheel of 22 MB once came in with a commit that had nothing to do with it."""
+    tracked = [ROOT / name for name in git("ls-files", "-z").decode().split("\0") if name]
+    assert len(tracked) > 100
+    assert [path for path in tracked if path.is_file() and path.stat().st_size > 1_000_000] == []
+
+
+def test_a_clone_without_history_packs_below_two_megabytes() -> None:
+    assert len(git("archive", "--format=tar.gz", "HEAD")) < 2_000_000
 
 
 def documents(path: str) -> Iterator[dict[str, Any]]:

@@ -87,7 +87,7 @@ def reply(text: str, *, end: bool = True, **fields: Any) -> ScriptedReply:
 
 
 def engine(*replies: ScriptedReply, **info: Any) -> ScriptedEngine:
-    facts = {"model": "toy", "context_length": 4096, "vocab_size": TOKENIZER.vocab_size, "version": "scripted"}
+    facts = {"context_length": 4096, "vocab_size": TOKENIZER.vocab_size, "version": "scripted"}
     facts |= {"eos_token_ids": TOKENIZER.eos_token_ids, "constraints": EVERY_CONSTRAINT, "prompt_logprobs": True}
     return ScriptedEngine(
         list(replies) or [reply("Hello.")], info=EngineInfo(**(facts | info)), decode=TOKENIZER.decode

@@ -3,7 +3,7 @@ each key.
 
 Never knows what a request asks for, nor a key: a caller is its digest. Three invariants: a place is given to the first
 of those who wait and whose key has room, a place is given back once, whatever becomes of its request, and nobody waits
-without end (record 55).
+without end.
 """
 
 from __future__ import annotations

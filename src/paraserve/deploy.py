@@ -1,28 +1,23 @@
-"""From settings to a `Deployment`: find the model, read its files, start the engine, and say what goes on.
+"""From settings to a `Deployment`: find the model, read its files, connect to the engine, and say what goes on.
 
-Everything that can be wrong at start is one line that says what to do (`StartError`, `CheckpointError`,
-`EngineStartError`).
+Everything that can be wrong at start is a `StartError`: one line that says what to do.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
 from paraserve.deployment import Deployment
-from paraserve.engine_choice import NOT_SHARED, SharedEngine, embedded_options, model_path_of
-from paraserve.engines.balancer import BalancedEngine
 from paraserve.engines.base import Engine, EngineInfo
-from paraserve.engines.http.client import HTTPTimeouts
+from paraserve.engines.build import build_engine, model_path_of
+from paraserve.engines.child import EngineAddress
 from paraserve.engines.http.remote import ModelFacts
-from paraserve.engines.launch import launch
 from paraserve.engines.llama_cpp.engine import LlamaCppEngine
-from paraserve.engines.scripted.script_file import scripted_engine
-from paraserve.engines.sglang.engine import SGLangEngine
-from paraserve.engines.vllm.engine import VLLMEngine
-from paraserve.formats.registry import FormatPart, detect, get_format
+from paraserve.formats.output import checkpoint_format
+from paraserve.formats.registry import FormatPart, get_format
 from paraserve.formats.spec import PLAIN, Format, compose
 from paraserve.generation.constraint import ConstraintBuilder
 from paraserve.generation.detokenize import reply_vocabulary
@@ -30,8 +25,8 @@ from paraserve.generation.sampling import model_defaults
 from paraserve.policies.table import Policies
 from paraserve.prompt.chat import ChatPrompt, PromptSettings
 from paraserve.prompt.state import StartMarkers
-from paraserve.serving.progress import StartError
 from paraserve.settings import ServerSettings
+from paraserve.start_error import StartError
 from paraserve.tokenizers.checkpoint import DEFAULT_TEMPLATE, Checkpoint, load_checkpoint
 from paraserve.tokenizers.gguf import difference_from_llama_cpp
 
@@ -41,16 +36,13 @@ log = logging.getLogger(__name__)
 async def deploy(
     settings: ServerSettings,
     step: Callable[[str], None],
-    engine_flags: Sequence[str] = (),
-    *,
-    shared: Awaitable[SharedEngine] | None = None,
+    ours: Callable[[], Awaitable[EngineAddress]] | None = None,
 ) -> Deployment:
-    """Read the checkpoint, start the engine, and join them. The caller stops the engine.
+    """Read the checkpoint, connect to the engine, and join them. The caller closes the deployment.
 
     Args:
         step: told what goes on, in words for a person.
-        engine_flags: for an engine that is started by us.
-        shared: where several processes have one engine of ours: the one that is started elsewhere.
+        ours: gives the address of an engine of ours when it has been started.
     """
     model_path = model_path_of(settings)
     step(f"reading {model_path.name}")
@@ -60,11 +52,15 @@ async def deploy(
         chat_template=settings.chat_template,
     )
     format = choose_format(settings, checkpoint)
-    if shared is None:
-        engine = build_engine(settings, model_path, checkpoint, step, engine_flags)
+    facts = ModelFacts(
+        vocab_size=checkpoint.tokenizer.vocab_size,
+        context_length=settings.context_length or checkpoint.context_length,
+        eos_token_ids=checkpoint.eos_token_ids,
+    )
+    if ours is None:
         step(f"starting the engine ({settings.engine})")
-    else:
-        engine = build_engine(settings, model_path, checkpoint, step, shared=await shared)
+    address = await ours() if ours is not None else None
+    engine = build_engine(settings, facts, checkpoint.tokenizer, step, address)
     await engine.start()
     try:
         if isinstance(engine, LlamaCppEngine):
@@ -92,83 +88,10 @@ async def _check_tokenizer(settings: ServerSettings, checkpoint: Checkpoint, eng
     )
 
 
-def build_engine(
-    settings: ServerSettings,
-    model_path: Path,
-    checkpoint: Checkpoint,
-    on_phase: Callable[[str], None],
-    engine_flags: Sequence[str] = (),
-    shared: SharedEngine = NOT_SHARED,
-) -> Engine:
-    """The adapter that the settings name, not started. One to an engine that is ``shared`` starts none."""
-    tokenizer = checkpoint.tokenizer
-    if settings.engine == "scripted":
-        assert settings.engine_script is not None
-        return scripted_engine(
-            Path(settings.engine_script),
-            encode=tokenizer.encode,
-            decode=tokenizer.decode,
-            vocab_size=tokenizer.vocab_size,
-            eos_token_ids=sorted(checkpoint.eos_token_ids),
-        )
-    if settings.engine == "llama.cpp":
-        return _llama_cpp(settings, model_path, checkpoint, on_phase, shared)
-    facts = ModelFacts(
-        vocab_size=tokenizer.vocab_size,
-        model=model_path.name,
-        context_length=settings.context_length or checkpoint.context_length,
-        eos_token_ids=checkpoint.eos_token_ids,
-    )
-    timeouts = HTTPTimeouts(idle=settings.engine_timeout)
-    if shared.url is None and settings.starts_engine:
-        return launch(settings.engine, str(model_path), facts, engine_flags, timeouts=timeouts)
-    if shared.url is not None:
-        settings = replace(settings, engine_url=(shared.url,), engine_reasoning_parser=shared.defers_constraints)
-    engines = [_remote_engine(settings, url, facts, timeouts) for url in settings.engine_url]
-    return engines[0] if len(engines) == 1 else BalancedEngine(engines)
-
-
-def _remote_engine(settings: ServerSettings, url: str, facts: ModelFacts, timeouts: HTTPTimeouts) -> Engine:
-    if settings.engine == "sglang":
-        return SGLangEngine(url, facts, timeouts=timeouts, api_key=settings.engine_api_key)
-    return VLLMEngine(
-        url,
-        facts,
-        timeouts=timeouts,
-        api_key=settings.engine_api_key,
-        defers_constraints=settings.engine_reasoning_parser,
-        max_logprobs=settings.engine_max_logprobs,
-    )
-
-
-def _llama_cpp(
-    settings: ServerSettings,
-    model_path: Path,
-    checkpoint: Checkpoint,
-    on_phase: Callable[[str], None],
-    shared: SharedEngine,
-) -> Engine:
-    if len(settings.engine_url) > 1:
-        raise StartError("--engine llama.cpp takes one --engine-url")
-    token_bytes = checkpoint.tokenizer.token_bytes
-    if settings.engine_url:
-        return LlamaCppEngine(
-            token_bytes,
-            url=settings.engine_url[0],
-            model=model_path.name,
-            api_key=settings.engine_api_key,
-            timeouts=HTTPTimeouts(idle=settings.engine_timeout),
-            on_phase=on_phase,
-        )
-    if shared.unix_socket is not None:
-        return LlamaCppEngine(token_bytes, unix_socket=shared.unix_socket, model=model_path.stem, on_phase=on_phase)
-    return LlamaCppEngine(token_bytes, options=embedded_options(settings, model_path), on_phase=on_phase)
-
-
 def choose_format(settings: ServerSettings, checkpoint: Checkpoint) -> Format:
     """How the model spells reasoning and calls: as the operator says, else as its template and tokens show."""
     template = checkpoint.templates.get(DEFAULT_TEMPLATE)
-    found = detect(
+    found = checkpoint_format(
         template.source if template else None, checkpoint.tokenizer.added_tokens, checkpoint.response_template
     )
     named = settings.reasoning_parser and settings.tool_call_parser

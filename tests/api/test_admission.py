@@ -1,4 +1,4 @@
-"""Overload (record 55): beyond its limits the server answers 503 before any stream begins, and nobody hangs."""
+"""Overload: beyond its limits the server answers 503 before any stream begins, and nobody hangs."""
 
 from __future__ import annotations
 

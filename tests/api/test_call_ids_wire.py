@@ -1,4 +1,4 @@
-"""A call's id has its family's shape on every way to a call: chosen, required or named, streamed or not (record 30)."""
+"""A call's id has its family's shape on every way to a call: chosen, required or named, streamed or not."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ async def test_content_is_null_only_beside_calls() -> None:
     ],
 )
 async def test_the_finish_reason_is_the_same_for_every_choice_and_mode(choice: Any, finish: str) -> None:
-    """Record 24."""
+    """Else a client that loops until `stop` never sees that a forced call was one, or only in one of the modes."""
     whole, parts = await both(CALL, tools=[SHELVES], tool_choice=choice)
     assert whole["choices"][0]["finish_reason"] == finish
     assert folded(parts)[0]["finish_reason"] == finish
@@ -186,7 +186,7 @@ async def test_several_choices_have_their_own_text_and_one_usage() -> None:
 
 
 async def test_logprobs_are_the_generated_tokens_once_each_in_both_modes() -> None:
-    """Record 120."""
+    """Where a parser is on, they would vanish with the markup, or come twice."""
     text = "<think>ä</think>ö" + CALL
     whole, parts = await both(text, tools=[SHELVES], logprobs=True, top_logprobs=2)
     expected = [TOKENIZER.token_bytes(i) for i in TOKENIZER.encode(text + "<|end|>")]
@@ -269,7 +269,8 @@ async def test_a_stop_string_that_closes_calls_ends_the_call() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
 async def test_stop_strings_that_sleep_in_reasoning_do_not_depend_on_how_it_was_cut(size: int) -> None:
-    """Record 117, and tokens that hold the end of reasoning and the beginning of the answer."""
+    """A word of the thought would end the reply before its answer; so would tokens that hold the end of
+    reasoning and the beginning of the answer."""
     text = "<think>xQ: plan x</think>an xswer Q: next"
     scripted = engine(reply(text, chunk_sizes=(size,)))
     async with client(deployment(scripted, openai_stop_after_reasoning=True)) as http:

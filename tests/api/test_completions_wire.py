@@ -1,4 +1,4 @@
-"""Text completions at the wire (records 123, 125)."""
+"""Text completions at the wire."""
 
 from __future__ import annotations
 

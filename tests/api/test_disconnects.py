@@ -1,4 +1,4 @@
-"""A client that leaves aborts its generation at once (record 54), and what a stream does while nothing comes (56)."""
+"""A client that leaves aborts its generation at once, and what a stream does while nothing comes."""
 
 from __future__ import annotations
 

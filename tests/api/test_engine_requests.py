@@ -48,7 +48,7 @@ async def asked(path: str = CHAT, *, text: str = "Hello.", **fields: Any) -> Eng
 
 
 async def test_the_engine_s_reasoning_flag_follows_the_prompt_and_not_the_endpoint() -> None:
-    """Record 37."""
+    """Else the engine counts no reasoning, or takes plain text for it."""
     assert sglang(await asked(**ON))["require_reasoning"]
     assert not sglang(await asked(**OFF))["require_reasoning"]
     assert sglang(await asked(COMPLETIONS, prompt="<|user|>hi<|assistant|>\n<think>"))["require_reasoning"]
@@ -67,7 +67,7 @@ async def both(text: str, **fields: Any) -> dict[str, Any]:
 
 
 async def test_a_schema_beside_tools_leaves_the_model_both_ways() -> None:
-    """Record 102: the grammar has the call and the JSON in it, and either reply is what it is."""
+    """A schema alone would keep the model from calling: the grammar has the call in it as well."""
     fields = {"response_format": WANTED, "tools": [WEATHER], **OFF}
     constraint = (await asked(**fields)).constraint
     assert constraint is not None
@@ -82,7 +82,7 @@ async def test_a_schema_beside_tools_leaves_the_model_both_ways() -> None:
 
 
 async def test_without_thinking_a_schema_holds_from_the_first_token_and_its_json_is_content() -> None:
-    """Record 103."""
+    """An engine that waits for the end of a thought would enforce nothing, and the JSON would be reasoning."""
     request = await asked(response_format=WANTED, **OFF)
     assert not sglang(request)["require_reasoning"]
     assert vllm(request)["reasoning_ended"]
@@ -98,8 +98,8 @@ def flat(node: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("wanted", [WANTED, {"type": "json_object"}], ids=lambda wanted: wanted["type"])
 async def test_with_thinking_the_reasoning_is_free_and_the_json_comes_after_its_end(wanted: dict[str, Any]) -> None:
-    """Records 104 and 105: the grammar itself has the end of the reasoning in it, so that the engine needs no parser of
-    its own (it applies the grammar from the first token), and thinking stays on."""
+    """The grammar itself has the end of the reasoning in it: the engine applies it from the first token and needs no
+    parser of its own, no thought is forced into JSON, and thinking stays on."""
     request = await asked(response_format=wanted, **ON)
     assert sglang(request)["require_reasoning"] is False
     assert vllm(request)["reasoning_ended"] is True
@@ -113,8 +113,8 @@ async def test_with_thinking_the_reasoning_is_free_and_the_json_comes_after_its_
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "get_weather"}}])
 async def test_an_engine_that_fails_where_the_reasoning_ends_is_an_error_in_both_modes(choice: Any) -> None:
-    """Record 107."""
-    crash = EngineError(502, "engine_error", "The engine failed (500).", retryable=True)
+    """A forced call behind a thought crashes some engines at the boundary; it must not read as an empty reply."""
+    crash = EngineError(502, "engine_error", "The engine failed (500).")
     scripted = engine(reply("hm</think>never", error=crash, error_after=len("hm") + 1), constraints=TAGS)
     async with client(deployment(scripted)) as http:
         fields = {"tools": [WEATHER], "tool_choice": choice, **ON}
@@ -131,19 +131,15 @@ async def test_an_engine_that_fails_where_the_reasoning_ends_is_an_error_in_both
     [
         {"type": "json_schema"},
         {"type": "json_schema", "json_schema": {"name": "a", "schema": {"$ref": "#/$defs/unknown"}}},
-        {
-            "type": "json_schema",
-            "json_schema": {"schema": {"type": "integer", "exclusiveMinimum": 1, "exclusiveMaximum": 2}},
-        },
     ],
-    ids=["no schema", "unknown $ref", "no value"],
+    ids=["no schema", "unknown $ref"],
 )
 @pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_schema_that_cannot_be_served_is_the_client_s_400(
     path: str, stream: bool, wanted: dict[str, Any]
 ) -> None:
-    """Record 109."""
+    """It was a 500, or a reply that the schema did not bind."""
     scripted = engine(constraints=TAGS)
     async with client(deployment(scripted)) as http:
         answer = await post(http, path, response_format=wanted, stream=stream)

@@ -1,4 +1,4 @@
-"""Errors: one shape, a true status, on every route and for every cause (records 47, 48, 49, 51, 53)."""
+"""Errors: one shape, a true status, on every route and for every cause."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.toy import client, deployment, engine, reply
 
 BOTH = pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
 MODES = pytest.mark.parametrize("stream", [False, True])
-DOWN = EngineError(502, "engine_error", "The engine failed.", retryable=True)
+DOWN = EngineError(502, "engine_error", "The engine failed.")
 
 
 def error_of(response: httpx.Response) -> dict[str, Any]:
@@ -145,7 +145,7 @@ async def test_a_failure_in_a_stream_is_one_error_event_and_no_fake_end(path: st
 
 @pytest.mark.parametrize("status", [429, 503])
 async def test_overload_says_when_to_come_back(status: int) -> None:
-    full = EngineError(status, "engine_overloaded", "Too many requests.", retryable=True)
+    full = EngineError(status, "engine_overloaded", "Too many requests.")
     async with client(deployment(engine(reply("", error=full)))) as http:
         response = await post(http)
     assert response.status_code == status

@@ -1,4 +1,4 @@
-"""Usage in streams (records 39, 41, 43)."""
+"""Usage in streams."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ async def test_the_key_opens_the_door(header: str) -> None:
 async def test_fields_of_the_engine_go_through_by_name_and_others_are_named_in_the_log(
     path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Record 113."""
+    """A field that nobody knows would be dropped without a word."""
     caplog.set_level(logging.DEBUG, logger="paraserve.api")
     fields = {"kv_transfer_params": {"a": 1}, "x_custom": 1, "top_k": 5}
     scripted = engine()

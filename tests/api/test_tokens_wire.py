@@ -1,4 +1,4 @@
-"""Looking at a prompt: tokenize, detokenize, render, server info (records 27, 46, 115)."""
+"""Looking at a prompt: tokenize, detokenize, render, server info."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_server_info_says_what_was_found_out_and_no_secret() -> None:
 
 
 async def test_a_server_wide_template_default_applies_and_a_request_wins() -> None:
-    """Record 72: template and parser follow the default, and the request's own word."""
+    """Template and parser follow the default, and the request's own word."""
     served = {"chat_template_kwargs": {"thinking": False}}
     async with client(deployment(engine(reply("plan</think>Yes")), **served)) as http:
         silent = (await post(http)).json()["choices"][0]["message"]
@@ -112,7 +112,7 @@ async def test_a_server_wide_template_default_applies_and_a_request_wins() -> No
 
 
 async def test_a_prefilled_thought_decides_where_the_reply_goes() -> None:
-    """Record 63: a closed prefill gives content, an open one reasoning until its end."""
+    """A closed prefill gives content, an open one reasoning until its end."""
     answers = [("<think>short plan</think>", "The answer is 4"), ("<think>half a pl", "an</think>4")]
     results = []
     for prefill, text in answers:
@@ -127,7 +127,7 @@ async def test_a_prefilled_thought_decides_where_the_reply_goes() -> None:
 
 
 async def test_a_long_prompt_does_not_hold_up_the_others() -> None:
-    """Record 96: while a chat of 100,000 tokens is prepared, health and streams go on."""
+    """While a chat of 100,000 tokens is prepared, health and streams go on."""
     scripted = engine(reply("x" * 200, delay=0.005), context_length=2_000_000)
     async with client(deployment(scripted)) as http:
         long = [{"role": "user", "content": "word " * 200}] * 200

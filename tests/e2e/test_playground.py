@@ -171,7 +171,7 @@ async def test_text_of_the_model_is_never_markup() -> None:
 
 
 async def test_failures_are_shown_with_code_and_can_be_tried_again() -> None:
-    down = EngineError(502, "engine_error", "The engine failed.", retryable=True)
+    down = EngineError(502, "engine_error", "The engine failed.")
     replies = [reply("Hello there", error=down, error_after=3), reply("Hello."), reply("Hello.")]
     async with scripted(*replies) as url, browsing(url) as page:
         await say(page, "hi")

@@ -206,7 +206,7 @@ def test_every_worker_serves_the_one_engine_and_the_numbers_add_up(start) -> Non
     assert len({answer.text for answer in on_new_connections(server, "/server_info")}) == 1
     assert {answer.status_code for answer in on_new_connections(server, "/health_generate")} == {200}
     log = server.log.read_text()
-    assert log.count('"event":"loading the model"') == log.count('"event":"ready on ') == 1
+    assert log.count('"event":"starting the engine (llama.cpp)"') == log.count('"event":"ready on ') == 1
     assert log.count("puts no tools into the prompt") == 1
 
 

@@ -218,7 +218,6 @@ class EngineContract:
             with pytest.raises(EngineError) as caught:
                 await collect(case.engine, self.request(case, constraint=constraint))
             assert 400 <= caught.value.status < 500, constraint
-            assert not caught.value.retryable
         assert ids_of(await collect(case.engine, self.request(case)))
 
     async def test_the_engine_is_well_while_it_runs(self, case: EngineCase) -> None:

@@ -16,9 +16,13 @@ from typing import Any
 import pytest
 
 from paraserve.engines.base import EngineStartError
-from paraserve.engines.llama_cpp.embedded import EmbeddedOptions, EmbeddedServer, default_model_path
+from paraserve.engines.child import ChildServer
+from paraserve.engines.llama_cpp.embedded import EmbeddedOptions, default_model_path, embedded_program
 
-SMALL = {"context_length": 64, "slots": 1, "threads": 1}
+
+def server(verbose: bool = False) -> ChildServer:
+    options = EmbeddedOptions(str(default_model_path()), context_length=64, slots=1, threads=1, verbose=verbose)
+    return ChildServer(embedded_program(options))
 
 
 def test_the_default_model_is_found_without_importing_its_package() -> None:
@@ -44,30 +48,27 @@ def test_without_the_package_the_command_that_installs_it_is_said(
 async def test_without_xllamacpp_the_extra_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(EngineStartError, match=r"pip install 'paraserve\[local\]'"):
-        await EmbeddedServer(EmbeddedOptions(str(default_model_path()))).start()
+        await server().start()
 
 
 async def test_the_socket_is_for_this_user_alone_and_goes_with_the_server() -> None:
-    server = EmbeddedServer(EmbeddedOptions(str(default_model_path()), **SMALL))  # type: ignore[arg-type]
-    await server.start()
-    socket = Path(server.unix_socket)
+    small = server()
+    socket = Path((await small.start()).unix_socket or "")
     assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
-    assert server.exit_code is None
-    await server.stop()
+    await small.stop()
     assert not socket.parent.exists()
-    await server.stop()
+    await small.stop()
 
 
 async def test_the_server_ends_with_its_parent_however_that_ends() -> None:
     # A parent of its own, that is killed without any chance to clean up.
     code = (
         "import asyncio, sys\n"
-        "from paraserve.engines.llama_cpp.embedded import *\n"
+        "from tests.engines.test_embedded_server import server\n"
         "async def main():\n"
-        "    options = EmbeddedOptions(str(default_model_path()), context_length=64, slots=1, threads=1)\n"
-        "    server = EmbeddedServer(options)\n"
-        "    await server.start()\n"
-        "    print(server._process.pid, flush=True)\n"
+        "    small = server()\n"
+        "    await small.start()\n"
+        "    print(small._process.pid, flush=True)\n"
         "    await asyncio.sleep(60)\n"
         "asyncio.run(main())\n"
     )
@@ -96,11 +97,10 @@ def _lives(process_id: int) -> bool:
 
 
 async def test_the_log_of_llama_cpp_is_shown_at_debug_and_not_else(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("DEBUG", "paraserve.engines.llama_cpp.embedded")
+    caplog.set_level("DEBUG", "paraserve.engines.child")
     for verbose in (False, True):
         caplog.clear()
-        options = EmbeddedOptions(str(default_model_path()), verbose=verbose, **SMALL)
-        server = EmbeddedServer(options)
-        await server.start()
-        await server.stop()
+        small = server(verbose)
+        await small.start()
+        await small.stop()
         assert bool([line for line in caplog.messages if "llama" in line]) is verbose

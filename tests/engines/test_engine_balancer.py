@@ -28,7 +28,7 @@ from tests.fakes.sequences import SLOW, FakeModel
 from tests.fakes.serving import serving
 from tests.fakes.sglang_fake import FakeSGLang
 
-INFO = EngineInfo("m", 4096, 1000, constraints=frozenset({"regex", "json_schema"}), media=frozenset({"image"}))
+INFO = EngineInfo(4096, 1000, constraints=frozenset({"regex", "json_schema"}), media=frozenset({"image"}))
 QUICK = Backoff(0.02, 0.05)
 
 
@@ -75,7 +75,7 @@ class Node:
 
 
 def unreachable() -> EngineError:
-    return EngineError(503, "engine_unreachable", "not there", retryable=True)
+    return EngineError(503, "engine_unreachable", "not there")
 
 
 async def balanced(*nodes: Engine) -> BalancedEngine:
@@ -105,7 +105,7 @@ async def test_request_goes_where_the_fewest_are_in_flight() -> None:
 
 @pytest.mark.parametrize("code", ["engine_unreachable", "engine_overloaded"])
 async def test_request_that_was_not_taken_goes_to_another_engine(code: str) -> None:
-    nodes = [Node(fails_with=EngineError(503, code, "no", retryable=True)), Node()]
+    nodes = [Node(fails_with=EngineError(503, code, "no")), Node()]
     engine = await balanced(*nodes)
     for _ in range(3):
         assert len(ids_of(await collect(engine, ask()))) == 12
@@ -115,7 +115,7 @@ async def test_request_that_was_not_taken_goes_to_another_engine(code: str) -> N
 
 @pytest.mark.parametrize("code", ["engine_error", "engine_disconnected", "engine_timeout"])
 async def test_request_that_an_engine_died_of_visits_no_other(code: str) -> None:
-    nodes = [Node(fails_with=EngineError(502, code, "boom", retryable=True)), Node()]
+    nodes = [Node(fails_with=EngineError(502, code, "boom")), Node()]
     engine = await balanced(*nodes)
     with pytest.raises(EngineError, match="boom"):
         await collect(engine, ask())
@@ -176,7 +176,7 @@ async def test_all_aside_is_still_tried_and_then_told() -> None:
     for _ in range(2):
         with pytest.raises(EngineError) as caught:
             await collect(engine, ask())
-        assert (caught.value.status, caught.value.retryable) == (503, True)
+        assert caught.value.status == 503
     nodes[1].fails_with = None
     assert ids_of(await collect(engine, ask()))
     await engine.stop()

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from paraserve.engines.base import EngineStartError
-from paraserve.engines.child import ChildEngine, ChildServer
+from paraserve.engines.build import free_port, sglang_program, vllm_program
+from paraserve.engines.child import ChildServer, EngineAddress, Program
 from paraserve.engines.http.remote import ModelFacts
-from paraserve.engines.launch import free_port, launch, sglang_command, vllm_command
 from paraserve.engines.sglang.engine import SGLangEngine
 from tests.engines.contract import collect, ids_of
 from tests.engines.remote_faults import PROMPT, ask
@@ -21,9 +21,9 @@ from tests.fakes.sequences import VOCAB, FakeModel
 PROGRAM = str(Path(__file__).resolve().parents[1] / "fakes" / "sglang_program.py")
 
 
-def child(command: list[str], port: int, **timeouts: float) -> ChildEngine:
-    url = f"http://127.0.0.1:{port}"
-    return ChildEngine(ChildServer(command, url, **timeouts), SGLangEngine(url, ModelFacts(VOCAB)))
+def child(command: list[str], port: int, **timeouts: float) -> ChildServer:
+    program = Program(name="it", command=tuple(command), address=EngineAddress(f"http://127.0.0.1:{port}"))
+    return ChildServer(program, **timeouts)
 
 
 def sessions_of(marker: str) -> list[str]:
@@ -40,16 +40,18 @@ def sessions_of(marker: str) -> list[str]:
 
 async def test_child_is_started_waited_for_used_and_stopped() -> None:
     port = free_port()
-    engine = child([sys.executable, PROGRAM, "--port", str(port), "--load-seconds", "0.3"], port)
-    await engine.start()
+    server = child([sys.executable, PROGRAM, "--port", str(port), "--load-seconds", "0.3"], port)
     try:
+        engine = SGLangEngine((await server.start()).url, ModelFacts(VOCAB))
+        await engine.start()
         assert engine.info.version == "0.5.23"
         assert (await engine.health()).ok
         assert ids_of(await collect(engine, ask())) == FakeModel().reply_ids(PROMPT)[:12]
     finally:
-        await engine.stop()
+        await server.stop()
     assert sessions_of(f"{PROGRAM}\0--port\0{port}") == []
     assert not (await engine.health()).ok
+    await engine.stop()
 
 
 async def test_child_that_dies_while_it_starts_is_told_at_once() -> None:
@@ -97,49 +99,53 @@ async def test_child_that_ignores_the_signal_is_killed_with_its_own_children() -
     assert sessions_of(marker) == []
 
 
-async def test_child_that_dies_later_is_bad_health() -> None:
+async def test_child_that_dies_later_is_told_and_can_be_started_again() -> None:
     port = free_port()
-    engine = child([sys.executable, PROGRAM, "--port", str(port)], port)
-    await engine.start()
+    server = child([sys.executable, PROGRAM, "--port", str(port)], port)
+    await server.start()
     for pid in sessions_of(f"{PROGRAM}\0--port\0{port}"):
         os.kill(int(pid), 9)
-    await asyncio.sleep(0.2)
-    health = await engine.health()
-    await engine.stop()
-    assert (health.ok, health.reason) == (False, "the engine's process has ended")
+    assert await server.ended() == "signal SIGKILL"
+    await server.start()
+    assert len(sessions_of(f"{PROGRAM}\0--port\0{port}")) == 1
+    await server.stop()
 
 
 def test_commands_carry_the_engines_own_flags_last() -> None:
-    sglang = sglang_command("/m", 7, ["--tp", "2"])
-    assert sglang[1:5] == ["-m", "sglang.launch_server", "--model-path", "/m"]
+    sglang = sglang_program("/m", 7, ["--tp", "2"]).command
+    assert sglang[1:5] == ("-m", "sglang.launch_server", "--model-path", "/m")
     assert "--incremental-streaming-output" in sglang
-    assert sglang[-2:] == ["--tp", "2"]
-    vllm = vllm_command("/m", 7, ["--tensor-parallel-size", "2"])
-    assert vllm[:3] == ["vllm", "serve", "/m"]
+    assert sglang[-2:] == ("--tp", "2")
+    vllm = vllm_program("/m", 7, ["--tensor-parallel-size", "2"]).command
+    assert vllm[:3] == ("vllm", "serve", "/m")
     assert "--enable-scale-out" in vllm
-    assert vllm[-2:] == ["--tensor-parallel-size", "2"]
+    assert vllm[-2:] == ("--tensor-parallel-size", "2")
 
 
 async def test_launched_engine_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(EngineStartError, match="cannot run vllm"):
-        await launch("vllm", "/m", ModelFacts(VOCAB)).start()
+        await ChildServer(vllm_program("/m", 7)).start()
 
 
 async def test_child_gets_variables_of_its_own() -> None:
     code = "import os; raise SystemExit(int(os.environ['PARASERVE_TEST_STATUS']))"
-    url = "http://127.0.0.1:9"
-    server = ChildServer([sys.executable, "-c", code], url, environment={"PARASERVE_TEST_STATUS": "7"})
+    program = Program(
+        name="it",
+        command=(sys.executable, "-c", code),
+        address=EngineAddress("http://127.0.0.1:9"),
+        environment={"PARASERVE_TEST_STATUS": "7"},
+    )
     with pytest.raises(EngineStartError, match="status 7"):
-        await server.start()
+        await ChildServer(program).start()
 
 
 OWNER = """
 import asyncio, sys
-from paraserve.engines.child import ChildServer
+from paraserve.engines.child import *
 async def main():
-    server = ChildServer([sys.executable, *sys.argv[2:]], f"http://127.0.0.1:{sys.argv[1]}")
-    await server.start()
+    address = EngineAddress(f"http://127.0.0.1:{sys.argv[1]}")
+    await ChildServer(Program(name="it", command=(sys.executable, *sys.argv[2:]), address=address)).start()
     print("ready", flush=True)
     await asyncio.sleep(60)
 asyncio.run(main())
@@ -163,6 +169,6 @@ async def test_child_ends_when_its_parent_is_killed() -> None:
 
 @pytest.mark.parametrize("flag", ["--port", "--port=8", "--host", "--model-path"])
 def test_flag_that_the_server_chooses_is_refused(flag: str) -> None:
-    for command in (sglang_command, vllm_command):
+    for program in (sglang_program, vllm_program):
         with pytest.raises(EngineStartError, match="leave it out"):
-            command("/m", 7, [flag, "8"])
+            program("/m", 7, [flag, "8"])

@@ -30,26 +30,26 @@ def test_message_is_found_in_every_engines_error_body(body: bytes, message: str)
 
 
 @pytest.mark.parametrize(
-    ("status", "ours", "code", "retryable"),
+    ("status", "ours", "code"),
     [
-        (400, 400, "invalid_value", False),
-        (413, 413, "invalid_value", False),
-        (422, 400, "invalid_value", False),
-        (429, 429, "engine_overloaded", True),
-        (401, 502, "engine_error", False),
-        (403, 502, "engine_error", False),
-        (404, 502, "engine_error", False),
-        (408, 504, "engine_timeout", True),
-        (500, 502, "engine_error", True),
-        (502, 502, "engine_error", True),
-        (503, 503, "engine_overloaded", True),
-        (504, 504, "engine_timeout", True),
-        (302, 502, "engine_error", False),
+        (400, 400, "invalid_value"),
+        (413, 413, "invalid_value"),
+        (422, 400, "invalid_value"),
+        (429, 429, "engine_overloaded"),
+        (401, 502, "engine_error"),
+        (403, 502, "engine_error"),
+        (404, 502, "engine_error"),
+        (408, 504, "engine_timeout"),
+        (500, 502, "engine_error"),
+        (502, 502, "engine_error"),
+        (503, 503, "engine_overloaded"),
+        (504, 504, "engine_timeout"),
+        (302, 502, "engine_error"),
     ],
 )
-def test_status_of_the_engine_keeps_its_meaning(status: int, ours: int, code: str, retryable: bool) -> None:
+def test_status_of_the_engine_keeps_its_meaning(status: int, ours: int, code: str) -> None:
     error = refusal(status, "no")
-    assert (error.status, error.code, error.retryable) == (ours, code, retryable)
+    assert (error.status, error.code) == (ours, code)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from paraserve.engines.llama_cpp.engine import LlamaCppEngine
 from paraserve.tokenizers.exactness import probe_texts
 from paraserve.tokenizers.gguf import difference_from_llama_cpp, gguf_model, gguf_tokenizer
 from paraserve.tokenizers.huggingface import HuggingFaceTokenizer
+from tests.engines.embedded import embedded
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -34,12 +35,9 @@ def tokenizer() -> HuggingFaceTokenizer:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def engine(tokenizer: HuggingFaceTokenizer) -> AsyncIterator[LlamaCppEngine]:
-    engine = LlamaCppEngine(
-        tokenizer.token_bytes, options=EmbeddedOptions(str(default_model_path()), 256, slots=1, threads=1)
-    )
-    await engine.start()
-    yield engine
-    await engine.stop()
+    options = EmbeddedOptions(str(default_model_path()), 256, slots=1, threads=1)
+    async with embedded(tokenizer.token_bytes, options) as engine:
+        yield engine
 
 
 def texts() -> list[str]:

@@ -15,6 +15,7 @@ from paraserve.engines.llama_cpp.engine import LlamaCppEngine
 from paraserve.prompt.errors import CheckpointError
 from paraserve.tokenizers.exactness import CORPUS
 from paraserve.tokenizers.gguf import difference_from_llama_cpp, gguf_tokenizer
+from tests.engines.embedded import embedded
 from tests.fakes.sentencepiece_models import CONTROL, llama_of, train
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -38,10 +39,8 @@ def file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def engine(file: Path) -> AsyncIterator[LlamaCppEngine]:
     options = EmbeddedOptions(str(file), 256, slots=1, threads=1)
-    engine = LlamaCppEngine(gguf_tokenizer(file).token_bytes, options=options)
-    await engine.start()
-    yield engine
-    await engine.stop()
+    async with embedded(gguf_tokenizer(file).token_bytes, options) as engine:
+        yield engine
 
 
 async def test_ids_and_text_are_llama_cpps(file: Path, engine: LlamaCppEngine) -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jsonschema
@@ -26,7 +27,8 @@ from paraserve.engines.base import (
     Sampling,
     TokenLogprob,
 )
-from paraserve.engines.llama_cpp.embedded import EmbeddedOptions, default_model_path
+from paraserve.engines.child import ChildServer, EngineAddress
+from paraserve.engines.llama_cpp.embedded import EmbeddedOptions, default_model_path, embedded_program
 from paraserve.engines.llama_cpp.engine import LlamaCppEngine
 from paraserve.formats.families import FORMATS
 from paraserve.formats.spec import Format
@@ -35,6 +37,7 @@ from paraserve.grammar import tool_call_constraint
 from paraserve.tokenizers.gguf import gguf_tokenizer
 from paraserve.tokenizers.huggingface import HuggingFaceTokenizer
 from tests.engines.contract import EngineCase, EngineContract, collect, idle, ids_of
+from tests.engines.embedded import busy_slots, embedded
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -95,15 +98,10 @@ def tokenizer() -> HuggingFaceTokenizer:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def real(tokenizer: HuggingFaceTokenizer) -> AsyncIterator[Real]:
     phases: list[str] = []
-    engine = LlamaCppEngine(
-        tokenizer.token_bytes,
-        options=EmbeddedOptions(str(default_model_path()), context_length=512, slots=SLOTS, threads=1),
-        on_phase=phases.append,
-    )
-    await engine.start()
-    assert phases == ["loading the model", "warming up"]
-    yield Real(engine, tokenizer)
-    await engine.stop()
+    options = EmbeddedOptions(str(default_model_path()), context_length=512, slots=SLOTS, threads=1)
+    async with embedded(tokenizer.token_bytes, options, phases.append) as engine:
+        assert phases == ["warming up"]
+        yield Real(engine, tokenizer)
 
 
 class TestLlamaCppContract(EngineContract):
@@ -113,7 +111,7 @@ class TestLlamaCppContract(EngineContract):
         return EngineCase(
             real.engine,
             [real.tokenizer.encode(chat(question)) for question in QUESTIONS],
-            real.engine.busy_slots,
+            partial(busy_slots, real.engine),
             slow_prompt=long_prompt,
             first_token_delay=0.2,
             capacity=SLOTS,
@@ -381,18 +379,17 @@ class TestRunningServer:
 
     async def test_it_gives_the_same_reply_and_facts_and_an_abort_reaches_it(self, real: Real) -> None:
         async with _tcp_listener(real.engine, []) as url:
-            remote = LlamaCppEngine(real.tokenizer.token_bytes, url=url, model="named")
+            remote = LlamaCppEngine(real.tokenizer.token_bytes, EngineAddress(url))
             await remote.start()
             try:
-                assert remote.info.model == "named"
-                assert replace(remote.info, model="", version="") == replace(real.engine.info, model="", version="")
+                assert replace(remote.info, version="") == replace(real.engine.info, version="")
                 ids = ids_of(await Real(remote, real.tokenizer).ask(chat(QUESTIONS[0])))
                 assert real.tokenizer.decode(ids) == "The capital of France is Paris.<|im_end|>"
                 request = EngineRequest("far", ids, Sampling(max_tokens=300, ignore_eos=True))
                 stream = remote.generate(request)
                 await anext(stream)
                 await stream.aclose()
-                assert await idle(EngineCase(remote, [[1], [2]], remote.busy_slots))
+                assert await idle(EngineCase(remote, [[1], [2]], partial(busy_slots, remote)))
                 assert (await remote.health()).ok
             finally:
                 await remote.stop()
@@ -402,7 +399,7 @@ class TestRunningServer:
         hints = RoutingHints(headers={"x-request-id": "job-7", "Host": "evil"})
         sent: list[bytes] = []
         async with _tcp_listener(real.engine, sent) as url:
-            remote = LlamaCppEngine(real.tokenizer.token_bytes, url=url)
+            remote = LlamaCppEngine(real.tokenizer.token_bytes, EngineAddress(url))
             await remote.start()
             try:
                 sent.clear()
@@ -425,7 +422,8 @@ class TestRunningServer:
 
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         async with server:
-            engine = LlamaCppEngine(tokenizer.token_bytes, url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            address = EngineAddress(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            engine = LlamaCppEngine(tokenizer.token_bytes, address)
             with pytest.raises(EngineStartError, match=r"not a llama\.cpp server"):
                 await engine.start()
 
@@ -448,55 +446,50 @@ class TestLifecycle:
     async def test_a_dead_engine_is_told_and_ends_its_streams_with_an_error(
         self, tokenizer: HuggingFaceTokenizer
     ) -> None:
-        engine = LlamaCppEngine(
-            tokenizer.token_bytes,
-            options=EmbeddedOptions(str(default_model_path()), context_length=256, slots=1, threads=1),
-        )
+        options = EmbeddedOptions(str(default_model_path()), context_length=256, slots=1, threads=1)
+        server = ChildServer(embedded_program(options))
+        engine = LlamaCppEngine(tokenizer.token_bytes, await server.start())
         await engine.start()
-        assert engine._server is not None
         request = EngineRequest("dying", [1, 2, 3], Sampling(max_tokens=200, ignore_eos=True))
         stream = engine.generate(request)
         await anext(stream)
-        assert engine._server._process is not None
-        engine._server._process.kill()
+        assert server._process is not None
+        server._process.kill()
         with pytest.raises(EngineError) as caught:
             await collect_rest(stream)
         assert caught.value.status in (502, 503)
-        await engine._server._process.wait()
-        health = await engine.health()
-        assert not health.ok
-        assert "ended" in health.reason
+        assert await server.ended() == "signal SIGKILL"
+        assert not (await engine.health()).ok
         await engine.stop()
+        await server.stop()
 
-    async def test_a_file_that_is_no_model_is_one_line(self, tmp_path, tokenizer: HuggingFaceTokenizer, capfd) -> None:  # type: ignore[no-untyped-def]
+    async def test_a_file_that_is_no_model_is_one_line(self, tmp_path, capfd) -> None:  # type: ignore[no-untyped-def]
         path = tmp_path / "broken.gguf"
         path.write_bytes(b"GGUF" + bytes(100))
-        engine = LlamaCppEngine(tokenizer.token_bytes, options=EmbeddedOptions(str(path), slots=1))
         with pytest.raises(EngineStartError) as caught:
-            await engine.start()
+            await ChildServer(embedded_program(EmbeddedOptions(str(path), slots=1))).start()
         message = str(caught.value)
         assert "broken.gguf" in message
         assert "\n" not in message
         assert capfd.readouterr() == ("", "")
 
     async def test_a_missing_file_and_a_missing_server_are_told(self, tokenizer: HuggingFaceTokenizer) -> None:
-        engine = LlamaCppEngine(tokenizer.token_bytes, options=EmbeddedOptions("/nowhere/model.gguf"))
         with pytest.raises(EngineStartError, match="no model file"):
-            await engine.start()
-        remote = LlamaCppEngine(tokenizer.token_bytes, url="http://127.0.0.1:9")
+            embedded_program(EmbeddedOptions("/nowhere/model.gguf"))
+        remote = LlamaCppEngine(tokenizer.token_bytes, EngineAddress("http://127.0.0.1:9"))
         with pytest.raises(EngineStartError, match="reached"):
             await remote.start()
 
     async def test_nothing_is_left_behind(self, real: Real) -> None:
-        assert await idle(EngineCase(real.engine, [[1], [2]], real.engine.busy_slots))
+        assert await idle(EngineCase(real.engine, [[1], [2]], partial(busy_slots, real.engine)))
 
 
 @asynccontextmanager
 async def _tcp_listener(engine: LlamaCppEngine, sent: list[bytes]) -> AsyncIterator[str]:
     """A TCP port that leads to the embedded server's socket; a client that leaves is passed on. ``sent`` gets what
     clients send."""
-    assert engine._server is not None
-    path = engine._server.unix_socket
+    path = engine._address.unix_socket
+    assert path is not None
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kept: list[bytes]) -> None:
         with suppress(ConnectionError):

@@ -76,7 +76,7 @@ async def test_a_rule_on_the_prompt_wins_over_the_order() -> None:
 
 @pytest.mark.parametrize("after", [0, 1, 2, 3])
 async def test_a_failure_comes_after_as_many_chunks_as_the_script_says(after: int) -> None:
-    failure = EngineError(503, "engine_error", "gone", retryable=True)
+    failure = EngineError(503, "engine_error", "gone")
     engine = ScriptedEngine([ScriptedReply([1, 2, 3], error=failure, error_after=after)])
     seen: list[EngineChunk] = []
 
@@ -119,7 +119,7 @@ async def test_pacing_is_kept() -> None:
 
 
 async def test_an_end_token_in_the_script_ends_the_reply_unless_it_is_ignored() -> None:
-    info = EngineInfo(model="m", context_length=64, vocab_size=100, eos_token_ids=frozenset({9}))
+    info = EngineInfo(context_length=64, vocab_size=100, eos_token_ids=frozenset({9}))
     engine = ScriptedEngine([ScriptedReply([1, 9, 2])], info)
     stopped = await collect(engine, ask())
     assert (ids_of(stopped), stopped[-1].finish.reason) == ([1, 9], "stop")  # type: ignore[union-attr]

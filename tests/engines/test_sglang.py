@@ -188,7 +188,7 @@ async def test_sequence_that_somebody_else_aborted_ends_as_abort(fake: FakeSGLan
 async def test_facts_come_from_the_new_and_the_old_endpoints(modern: bool) -> None:
     async with connected(FakeSGLang(modern=modern)) as engine:
         info = engine.info
-    assert (info.model, info.context_length, info.vocab_size, info.version) == ("fake", 4096, VOCAB, "0.5.23")
+    assert (info.context_length, info.vocab_size, info.version) == (4096, VOCAB, "0.5.23")
     assert info.media == {"image", "video"}
     assert not info.defers_constraints
 
@@ -213,7 +213,7 @@ TAG = Constraint("structural_tag", '{"type": "structural_tag", "format": {"type"
 async def test_behind_a_router_that_leaves_fields_out_only_what_comes_through_is_claimed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Record 113. sglang-router forwards neither structural tags nor logit_bias nor require_reasoning."""
+    """sglang-router forwards neither structural tags nor logit_bias nor require_reasoning."""
     async with connected(FakeSGLang(behind_lossy_router=True, reasoning_parser="qwen3")) as engine:
         assert engine.info.constraints == {"json_schema", "json_object", "regex", "ebnf"}
         assert (engine.info.logit_bias, engine.info.defers_constraints) == (False, False)

@@ -62,7 +62,7 @@ async def test_reply_is_the_decode_sides(pair: Pair) -> None:
 
 
 async def test_cached_tokens_are_the_prefill_sides(pair: Pair) -> None:
-    """Records 44 and 114."""
+    """The decode side counts what it took over as cached: a hit of 100 % that nobody had."""
     pair.prefill.model.behaviour.cached_tokens = 32
     pair.decode.model.behaviour.cached_tokens = 100
     chunks = await collect(pair.engine, ask(list(range(100, 200))))
@@ -83,7 +83,7 @@ async def test_routers_bootstrap_fields_are_its_own_and_the_clients_are_the_clie
 async def test_prefill_error_reaches_the_client_at_once_and_the_decode_side_is_freed(
     pair: Pair, status: int, ours: int
 ) -> None:
-    """Record 110: the decode side would wait for ever."""
+    """The decode side would wait for ever."""
     pair.prefill.model.behaviour.status = status
     pair.prefill.model.behaviour.message = "The input is longer than the model's context length (4096 tokens)."
     pair.decode.model.behaviour.silent_after = 0
@@ -94,7 +94,7 @@ async def test_prefill_error_reaches_the_client_at_once_and_the_decode_side_is_f
 
 
 async def test_decode_side_that_refuses_is_a_502_and_the_prefill_side_is_freed(pair: Pair) -> None:
-    """Record 111."""
+    """The prefill side would keep its part for a decode side that never asks for it."""
     pair.router.decode_url = f"http://127.0.0.1:{free_port()}"
     pair.prefill.model.behaviour.silent_after = 0
     told, _ = await pair.failure_within_a_second(ask())

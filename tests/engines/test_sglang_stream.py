@@ -183,7 +183,7 @@ def test_error_event_without_a_status_is_a_502(body: str) -> None:
 
 
 def test_prefill_sides_cached_tokens_are_reported_when_both_are_there() -> None:
-    """Records 44 and 114."""
+    """The decode side counts what it took over as cached: a hit of 100 % that nobody had."""
     counts = {"prompt_tokens": 100, "cached_tokens": 100}
     for prefill, reported in (({"cached_tokens": 32}, 32), ({"cached_tokens": 0}, 0), (None, None)):
         chunk = stream_of().decode(event([4], 1, prefill_meta_info=prefill, **counts))

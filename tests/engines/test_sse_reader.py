@@ -34,12 +34,10 @@ def test_any_split_gives_the_same_payloads(cuts: list[int]) -> None:
     assert read(*(STREAM[a:b] for a, b in pairwise(edges))) == PAYLOADS
 
 
-def test_a_stream_cut_inside_an_event_is_known_as_cut() -> None:
+def test_an_event_that_is_cut_comes_when_it_is_whole() -> None:
     reader = SSEReader()
     assert reader.feed(b'data: {"a": 1}\n\ndata: {"b') == [b'{"a": 1}']
-    assert reader.incomplete
     assert reader.feed(b'": 2}\n\n') == [b'{"b": 2}']
-    assert not reader.incomplete
 
 
 def test_a_line_that_never_ends_is_refused_at_the_limit() -> None:

@@ -194,7 +194,7 @@ async def test_sequence_that_the_engine_aborted_ends_as_abort() -> None:
 async def test_facts_come_from_the_server() -> None:
     async with connected(FakeVLLM(), max_logprobs=5) as engine:
         info = engine.info
-    assert (info.model, info.context_length, info.vocab_size, info.version) == ("fake", 4096, VOCAB, "0.32.0")
+    assert (info.context_length, info.vocab_size, info.version) == (4096, VOCAB, "0.32.0")
     assert info.max_logprobs == 5
     assert info.constraints == {"json_schema", "json_object", "regex", "ebnf", "structural_tag"}
 

@@ -13,8 +13,7 @@ from paraserve.formats.declared.content import UnsupportedTemplateError
 from paraserve.formats.declared.parser import RegionParser
 from paraserve.formats.declared.regions import RegionKind
 from paraserve.formats.declared.response_template import read_response_template
-from paraserve.formats.output import parser_for
-from paraserve.formats.registry import detect
+from paraserve.formats.output import checkpoint_format, parser_for
 from paraserve.formats.spec import PLAIN, compose
 from paraserve.formats.types import ReplyStart
 from tests.formats.declared_templates import DECLARED, HARMONY, LINES, PYTHON, TAGS, WHOLE
@@ -28,7 +27,7 @@ CALL = [("save_note", {"title": "x", "stars": 3})]
 
 @each
 def test_reply_is_exact_in_every_split(name: str) -> None:
-    assert FORMATS[name].regions is not None
+    assert FORMATS[name].declared is not None
     folded = parse_invariant(FORMATS[name], REPLIES[name])
     assert (folded.reasoning, folded.content, folded.plain_calls) == ("hm", "Hi there", CALL)
 
@@ -46,7 +45,7 @@ def test_reply_after_an_opened_reasoning_block_means_the_same(name: str) -> None
 @each
 def test_reply_past_reasoning_means_the_same(name: str) -> None:
     rest = REPLIES[name][REPLIES[name].index("hm") + 2 :].lstrip()
-    closing = FORMATS[name].regions.first(RegionKind.REASONING).close.at(rest, 0, final=True)  # type: ignore[union-attr]
+    closing = FORMATS[name].declared.first(RegionKind.REASONING).close.at(rest, 0, final=True)  # type: ignore[union-attr]
     after = rest[closing.end() :]  # type: ignore[union-attr]
     for text in (after, rest[rest.index("Hi there") :]):  # the prompt may hold the answer's opener
         folded = parse_invariant(FORMATS[name], text, start=ReplyStart.CONTENT)
@@ -78,7 +77,7 @@ def test_with_tools_off_call_markup_is_text(name: str) -> None:
     assert not folded.calls
     assert "save_note" in folded.content
     assert folded.content.startswith("Hi there")
-    if FORMATS[name].regions.implicit:  # type: ignore[union-attr]
+    if FORMATS[name].declared.implicit:  # type: ignore[union-attr]
         assert folded.content == "Hi there" + call
 
 
@@ -133,7 +132,7 @@ def test_reasoning_is_known_while_it_lasts(name: str) -> None:
 
 @each
 def test_tokens_of_delimiters_stay_in_the_text(name: str) -> None:
-    for region in FORMATS[name].regions.items:  # type: ignore[union-attr]
+    for region in FORMATS[name].declared.items:  # type: ignore[union-attr]
         for anchor in (region.open, region.close):
             for literal in anchor.literals if anchor else ():
                 assert FORMATS[name].needs_token(literal)
@@ -304,13 +303,13 @@ def test_what_cannot_be_run_is_refused_at_start(
     with pytest.raises(UnsupportedTemplateError, match=message):
         read_response_template(declared)
     with caplog.at_level(logging.WARNING):
-        assert detect("{{ m.content }}", (), declared) is None
+        assert checkpoint_format("{{ m.content }}", (), declared) is None
     assert "response_template is not used" in caplog.text
 
 
 def test_a_declaration_serves_where_the_chat_template_is_unknown() -> None:
     for declared in (HARMONY, LINES, TAGS, PYTHON, WHOLE):
-        found = detect("{{ m.content }}", (), declared)
+        found = checkpoint_format("{{ m.content }}", (), declared)
         assert found is not None
         assert parser_for(found) is RegionParser
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from paraserve.formats.declared.response_template import UnsupportedTemplateError, compile_response_template
-from paraserve.formats.registry import detect
+from paraserve.formats.output import checkpoint_format
 from paraserve.formats.spec import JsonEnvelope, Keywords, Parameters, QuotedObject
 from tests.formats.formats_kit import parse_invariant
 
@@ -148,10 +148,10 @@ def test_a_declared_format_serves_where_the_template_is_unknown() -> None:
     declared = template(
         tool_calls={"open": "<c>", "close": "</c>", "content": "json", "transform": FUNCTION}, thinking=THINKING
     )
-    unknown = detect("{{ m.content }}", (), declared)
+    unknown = checkpoint_format("{{ m.content }}", (), declared)
     assert unknown is not None
     assert unknown.calls[0].open == "<c>"
-    known = detect("<tool_call>{{ c | tojson }}</tool_call>", (), declared)
+    known = checkpoint_format("<tool_call>{{ c | tojson }}</tool_call>", (), declared)
     assert known is not None
     assert known.name == "hermes"
-    assert detect("{{ m.content }}", (), {"version": 2}) is None
+    assert checkpoint_format("{{ m.content }}", (), {"version": 2}) is None

@@ -1,6 +1,6 @@
 """The rules for hard cases, each over every family that it can apply to.
 
-Numbers in brackets are the records of `cases.md` that a rule answers.
+What stands under a name is the fault that users of other servers reported.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def read(format: Format, text: str, **options: Any) -> Folded:
 
 @each(WITH_CALLS)
 def test_two_calls_in_one_chunk_are_two_calls(format: Format) -> None:
-    """[2, 9]"""
+    """The second lost its arguments, or the whole disappeared."""
     folded = read(format, written(format, ONE, TWO))
     assert folded.plain_calls == [("save_note", {"title": "one"}), ("save_note", {"title": "two"})]
     assert [call.index for call in folded.calls] == [0, 1]
@@ -70,13 +70,12 @@ def test_two_calls_in_one_chunk_are_two_calls(format: Format) -> None:
 
 @each(WITH_CALLS)
 def test_a_call_without_arguments_is_a_call(format: Format) -> None:
-    """[3, 11]"""
+    """It vanished in streams, or lacked a brace."""
     folded = read(format, written(format, Call("list_shelves", {})))
     assert [(call.name, call.arguments, call.ended) for call in folded.calls] == [("list_shelves", "{}", True)]
 
 
 def test_glm_call_without_arguments_is_a_call_in_the_chunks_that_were_reported() -> None:
-    """[3]"""
     for chunks in (["<tool_call>list_shelves</tool_call>"], ["<tool_call>", "list_shelves", "</tool_call>"]):
         folded, parser = parse(get_format("glm47"), chunks)
         assert [call.arguments for call in folded.calls] == ["{}"]
@@ -85,7 +84,7 @@ def test_glm_call_without_arguments_is_a_call_in_the_chunks_that_were_reported()
 
 @each(WITH_CALLS)
 def test_names_with_dots_and_hyphens_are_whole(format: Format) -> None:
-    """[8]"""
+    """They were cut at the first sign that is no letter."""
     tools = [ToolSpec(name) for name in ("mail-box_list-items", "chat-kit_searchNow", "v2.search")]
     calls = [Call(tool.name, {}) for tool in tools]
     assert [name for name, _ in read(format, written(format, *calls), tools=tools).plain_calls] == [
@@ -96,14 +95,14 @@ def test_names_with_dots_and_hyphens_are_whole(format: Format) -> None:
 @each(having(Parameters, of=[f for f in WITH_CALLS if f.name.startswith("glm")]))
 @pytest.mark.parametrize("around", ["\n", " ", "\r\n", "  \n"])
 def test_name_is_trimmed(format: Format, around: str) -> None:
-    """[17]"""
+    """It kept its line end, and no client knew the tool."""
     text = f"<tool_call>{around}save_note{around}<arg_key> title </arg_key><arg_value>t</arg_value></tool_call>"
     assert read(format, text).plain_calls == [("save_note", {"title": "t"})]
 
 
 @each(WITH_CALLS)
 def test_an_undeclared_tool_is_no_call_and_its_text_is_kept(format: Format) -> None:
-    """[19]"""
+    """A tool that does not exist was called."""
     unknown = Call("nobody", {"title": "<tool_call>save_note</tool_call>"})
     text = section(format, unknown)
     folded, parser = parse(format, text, start=ReplyStart.CONTENT)
@@ -117,7 +116,6 @@ def test_an_undeclared_tool_is_no_call_and_its_text_is_kept(format: Format) -> N
 
 @each(WITH_CALLS)
 def test_an_undeclared_tool_is_a_call_where_the_operator_allows_it(format: Format) -> None:
-    """[19]"""
     unknown = Call("nobody", {"title": "x"})
     for tools in ((), TOOLS):
         folded = read(format, written(format, unknown), undeclared="call", tools=tools)
@@ -135,7 +133,6 @@ def test_a_declared_call_after_an_undeclared_one_is_a_call(format: Format) -> No
 
 @each(WITH_CALLS)
 def test_without_parallel_calls_only_the_first_is_given(format: Format) -> None:
-    """[28]"""
     folded = read(format, written(format, ONE, TWO, Call("list_shelves", {})), parallel_tool_calls=False)
     assert folded.plain_calls == [("save_note", {"title": "one"})]
     assert folded.content == ""
@@ -143,7 +140,7 @@ def test_without_parallel_calls_only_the_first_is_given(format: Format) -> None:
 
 @each(MARKED)
 def test_call_shaped_text_is_text_when_calls_are_off(format: Format) -> None:
-    """[26]"""
+    """It was deleted."""
     text = "Use this: " + format.calls[0].before + section(format, ONE) + " ok"
     for options in ({"parse_tool_calls": False}, {"tools": ()}):
         folded = read(format, text, **options)
@@ -202,7 +199,6 @@ def test_what_json_forbids_in_a_string_is_escaped(format: Format) -> None:
 
 @each(having(JsonObject, JsonEnvelope))
 def test_arguments_that_are_no_json_make_a_broken_call(format: Format) -> None:
-    """[33]"""
     text = written(format, ONE).replace('"one"', "one")
     folded, parser = parse(format, text, start=ReplyStart.CONTENT)
     assert folded.plain_calls == []
@@ -264,7 +260,7 @@ def test_coder_call_without_its_wrapper_is_a_call() -> None:
 
 @each(having(JsonObject, JsonEnvelope))
 def test_a_balanced_object_at_the_end_of_the_reply_is_a_whole_call(format: Format) -> None:
-    """[19]"""
+    """A model that stops before its marker's end lost the call."""
     text = written(format, ONE)
     cut = text[: text.index('{"title": "one"}') + len('{"title": "one"}')]
     folded = read(format, cut)
@@ -274,7 +270,6 @@ def test_a_balanced_object_at_the_end_of_the_reply_is_a_whole_call(format: Forma
 
 @each(having(Parameters))
 def test_closed_parameters_are_a_whole_call_when_the_model_ended_it(format: Format) -> None:
-    """[19]"""
     close = format.calls[0].arguments.close.strip()  # type: ignore[union-attr]
     text = written(format, ONE)
     cut = (
@@ -291,7 +286,7 @@ def test_closed_parameters_are_a_whole_call_when_the_model_ended_it(format: Form
 @each(WITH_CALLS)
 @pytest.mark.parametrize("reason", ["stop", "length", "abort"])
 def test_a_call_cut_in_its_arguments_is_not_complete(format: Format, reason: str) -> None:
-    """[25]"""
+    """The finish reason contradicted the body."""
     text = written(format, Call("save_note", {"title": "a longer title"}))
     cut = text[: text.index("title", text.index("longer")) - 1]
     folded, parser = parse(format, cut, reason, start=ReplyStart.CONTENT)  # type: ignore[arg-type]
@@ -305,7 +300,6 @@ def test_a_call_cut_in_its_arguments_is_not_complete(format: Format, reason: str
 
 @each(FORMATS)
 def test_prose_alone_is_no_call(format: Format) -> None:
-    """[25]"""
     folded, parser = parse(format, "I cannot do that.", start=ReplyStart.CONTENT)
     assert (folded.content, folded.calls) == ("I cannot do that.", [])
     assert (parser.completed_calls, parser.broken_calls) == (0, 0)
@@ -313,7 +307,7 @@ def test_prose_alone_is_no_call(format: Format) -> None:
 
 @each(FORMATS)
 def test_a_marker_that_never_completes_is_text(format: Format) -> None:
-    """[78]"""
+    """It was held back for ever."""
     for marker in sorted(format.marker_texts):
         for length in (1, len(marker) // 2, len(marker) - 1):
             if length and not (format.channels and marker.startswith(tuple(format.channels.opens))):
@@ -328,7 +322,6 @@ def _closes(format: Format) -> tuple[str, ...]:
 
 @each(FORMATS)
 def test_text_with_angle_brackets_is_released_at_once(format: Format) -> None:
-    """[78]"""
     parser = OutputParser(format, tools=TOOLS, start=ReplyStart.CONTENT)
     released = parser.feed("<Direct reply") + parser.feed(" with no thinking> and")
     assert "".join(event.text for event in released) == "<Direct reply with no thinking> and"  # type: ignore[union-attr]
@@ -340,7 +333,7 @@ def test_text_with_angle_brackets_is_released_at_once(format: Format) -> None:
 
 @each(THINKING)
 def test_an_echoed_opener_is_dropped(format: Format) -> None:
-    """[74]"""
+    """It showed as text where the template had opened the block already."""
     block = format.reasoning
     assert block is not None
     body = "check stock" + block.close_before + block.close + block.close_after + format.content_open + "Sure."
@@ -351,28 +344,27 @@ def test_an_echoed_opener_is_dropped(format: Format) -> None:
 
 @each(FORMATS)
 def test_after_a_closed_block_everything_is_content(format: Format) -> None:
-    """[74, 75]"""
+    """The whole answer landed in the reasoning."""
     folded = read(format, "Sure.")
     assert (folded.reasoning, folded.content) == ("", "Sure.")
 
 
 @each(WITH_CALLS)
 def test_calls_are_read_after_a_closed_block(format: Format) -> None:
-    """[75]"""
     assert read(format, written(format, ONE)).plain_calls == [("save_note", {"title": "one"})]
 
 
 @each(THINKING)
 @pytest.mark.parametrize("reason", ["stop", "length"])
 def test_reasoning_without_an_end_stays_reasoning(format: Format, reason: str) -> None:
-    """[76]"""
+    """A reply that was cut off became content."""
     folded = read(format, "step one, step", start=ReplyStart.REASONING, reason=reason)
     assert (folded.reasoning, folded.content) == ("step one, step", "")
 
 
 @each([format for format in THINKING if format.calls])
 def test_a_call_ends_reasoning(format: Format) -> None:
-    """[79]"""
+    """A call that starts within the thought was lost in it."""
     calls = section(format, ONE, after_text=True)
     folded = read(format, "need file" + calls, start=ReplyStart.REASONING)
     assert folded.reasoning == "need file"
@@ -382,7 +374,6 @@ def test_a_call_ends_reasoning(format: Format) -> None:
 
 @each([format for format in THINKING if format.calls and not format.channels])
 def test_the_marker_that_a_call_made_superfluous_is_dropped(format: Format) -> None:
-    """[79]"""
     block = format.reasoning
     assert block is not None
     calls = section(format, ONE, after_text=True)
@@ -394,7 +385,6 @@ def test_the_marker_that_a_call_made_superfluous_is_dropped(format: Format) -> N
 
 @each([format for format in MARKED if format.reasoning and not format.channels and not format.frame_markers])
 def test_mere_mention_of_a_marker_is_text(format: Format) -> None:
-    """[79]"""
     block = format.reasoning
     assert block is not None
     spelling = format.calls[0]
@@ -408,7 +398,7 @@ def test_mere_mention_of_a_marker_is_text(format: Format) -> None:
 
 @each([format for format in THINKING if not format.channels])
 def test_reasoning_markers_are_text_when_thinking_is_off_or_over(format: Format) -> None:
-    """[81]"""
+    """Literal tags in prose were eaten."""
     block = format.reasoning
     assert block is not None
     prose = f"Use the {block.open} tag, then {block.close}."
@@ -419,7 +409,6 @@ def test_reasoning_markers_are_text_when_thinking_is_off_or_over(format: Format)
 
 @each(FORMATS)
 def test_a_reply_that_does_not_think_is_content(format: Format) -> None:
-    """[82]"""
     folded = read(format, "Hi there", start=ReplyStart.HEADER)
     assert (folded.reasoning, folded.content) == ("", "Hi there")
 
@@ -447,7 +436,6 @@ def test_in_reasoning_flips_only_with_a_whole_marker(format: Format) -> None:
 
 @each(THINKING)
 def test_prefilled_reasoning_goes_on(format: Format) -> None:
-    """[63]"""
     block = format.reasoning
     assert block is not None
     folded, parser = parse(format, ["an", block.close, format.content_open, "Hi"], prefill=block.open + "half a pl")
@@ -492,7 +480,7 @@ def values(format: Format, schema: dict[str, Any], **texts: str) -> Any:
 
 @each(UNTYPED)
 def test_values_take_their_type_from_the_schema(format: Format) -> None:
-    """[13]"""
+    """They were typed by look."""
     schema = {
         "id": {"type": "string"},
         "tag": {"anyOf": [{"type": "string"}, {"type": "null"}]},
@@ -505,13 +493,11 @@ def test_values_take_their_type_from_the_schema(format: Format) -> None:
 
 @each(UNTYPED)
 def test_an_argument_that_does_not_fit_is_still_json(format: Format) -> None:
-    """[1]"""
     assert values(format, {"stars": {"type": "integer"}}, stars="many") == {"stars": "many"}
     assert values(format, {"opts": {"type": "object"}}, opts="{broken") == {"opts": "{broken"}
 
 
 def test_glm_object_as_last_argument_closes_the_object() -> None:
-    """[1]"""
     text = (
         "<tool_call>save_note\n<arg_key>stars</arg_key>\n<arg_value>7</arg_value>\n"
         '<arg_key>opts</arg_key>\n<arg_value>{"pin": true}</arg_value>\n</tool_call>'
@@ -536,14 +522,13 @@ def test_python_spellings_are_understood(format: Format) -> None:
 
 @each(WITH_CALLS)
 def test_strings_keep_every_space_and_line(format: Format) -> None:
-    """[16]"""
+    """They were stripped."""
     body = "    if ok:\n        go()  \n"
     folded = read(format, written(format, Call("save_note", {"body": body, "stars": 5})))
     assert folded.plain_calls == [("save_note", {"body": body, "stars": 5})]
 
 
 def test_typed_values_are_trimmed() -> None:
-    """[16]"""
     for name in ("glm45", "glm47", "minimax_m2"):
         assert values(get_format(name), {"stars": {"type": "integer"}}, stars=" 5 ") == {"stars": 5}
 
@@ -558,14 +543,13 @@ def test_a_value_may_hold_its_own_closing_marker(format: Format) -> None:
 
 @each(WITH_CALLS)
 def test_a_brace_in_a_string_is_no_structure(format: Format) -> None:
-    """[11]"""
     folded = read(format, written(format, Call("save_note", {"title": "}"})))
     assert folded.plain_calls == [("save_note", {"title": "}"})]
 
 
 @each(WITH_CALLS)
 def test_long_strings_stream(format: Format) -> None:
-    """[6, 21]"""
+    """They arrived in one lump."""
     body = "".join(f"line {i}: x < y && z\n" for i in range(1000))[:20_000]
     text = written(format, Call("save_note", {"body": body}))
     step = len(text) // 400 + 1
@@ -576,7 +560,6 @@ def test_long_strings_stream(format: Format) -> None:
 
 @each(UNTYPED)
 def test_what_is_no_string_is_held_until_it_is_whole(format: Format) -> None:
-    """[21]"""
     tool = ToolSpec("typed", {"type": "object", "properties": {"v": {"type": ["integer", "boolean"]}}})
     folded, _ = parse(
         format, list(written(format, Call("typed", {"v": "1234567"}))), tools=[tool], start=ReplyStart.CONTENT
@@ -600,7 +583,6 @@ def test_what_is_no_string_is_held_until_it_is_whole(format: Format) -> None:
     ],
 )
 def test_kimi_ids_are_resolved_against_the_declared_tools(written_id: str, name: str) -> None:
-    """[6, 7]"""
     tools = [SAVE_NOTE, ToolSpec("read"), ToolSpec("read_file")]
     text = (
         f"<|tool_calls_section_begin|><|tool_call_begin|>{written_id}<|tool_call_argument_begin|>"
@@ -612,20 +594,19 @@ def test_kimi_ids_are_resolved_against_the_declared_tools(written_id: str, name:
 
 
 def test_kimi_bare_counter_names_the_only_tool() -> None:
-    """[7]"""
     text = '<|tool_call_begin|>0<|tool_call_argument_begin|>{"title": "t"}<|tool_call_end|>'
     assert read(get_format("kimi_k2"), text, tools=[SAVE_NOTE]).plain_calls == [("save_note", {"title": "t"})]
     assert read(get_format("kimi_k2"), text, tools=[SAVE_NOTE, LIST_SHELVES]).calls == []
 
 
 def test_kimi_indices_go_on_over_the_conversation() -> None:
-    """[29, 30]"""
+    """Ids that are not the family's make the model go silent."""
     folded, _ = parse(get_format("kimi_k2"), written(get_format("kimi_k2"), ONE, TWO), call_index_offset=1)
     assert [call.id for call in folded.calls] == ["functions.save_note:1", "functions.save_note:2"]
 
 
 def test_kimi_big_section_is_whole() -> None:
-    """[6]"""
+    """Long sections were cut."""
     body = "B" * 40_000
     text = "I will save it." + written(get_format("kimi_k2"), Call("save_note", {"body": body}))
     folded, _ = parse(get_format("kimi_k2"), text)
@@ -634,7 +615,6 @@ def test_kimi_big_section_is_whole() -> None:
 
 
 def test_ids_may_be_made_by_the_caller() -> None:
-    """[30]"""
     for name, expected in (("glm45", "mine"), ("mistral_v13", "mine"), ("kimi_k2", "functions.save_note:0")):
         folded, _ = parse(get_format(name), written(get_format(name), ONE), new_id=lambda: "mine")
         assert folded.calls[0].id == expected
@@ -656,14 +636,13 @@ def test_ids_may_be_made_by_the_caller() -> None:
 )
 @pytest.mark.parametrize("end", ["<|call|>", "", "<|end|>"])
 def test_harmony_recipient_may_stand_anywhere_in_the_header(header: str, end: str) -> None:
-    """[8, 15]"""
+    """It was a 500, or the call was lost."""
     folded = read(get_format("gpt_oss"), header + '{"title": "tea"}' + end, start=ReplyStart.HEADER)
     assert folded.plain_calls == [("save_note", {"title": "tea"})]
     assert (folded.reasoning, folded.content) == ("", "")
 
 
 def test_harmony_unknown_channel_is_content() -> None:
-    """[15]"""
     assert read(get_format("gpt_oss"), "<|channel|>––commentary<|message|>hi<|end|>").content == "hi"
 
 
@@ -705,5 +684,6 @@ def test_kinds_of_arguments_are_all_covered() -> None:
 def test_no_closing_markup_begins_with_other_closing_markup(format: Format) -> None:
     """Else a reader of single characters would take the shorter one before the longer one can be there."""
     for spelling in compile_format(format, calls=True).spellings:
-        texts = spelling.closer_texts
-        assert [(a, b) for a in texts for b in texts if a != b and b.startswith(a)] == []
+        for text in {*spelling.strong_closers, spelling.last_closer, *spelling.calls.also_closes}:
+            whole, _ = spelling.closers.find(text, 0)
+            assert {spelling.closers.find(text[:cut], 0)[0] for cut in range(len(text))} <= {None, whole}, text

@@ -1,4 +1,4 @@
-"""What is enforced, in which form, and what is refused instead of dropped (records 23, 33, 102 to 105, 109)."""
+"""What is enforced, in which form, and what is refused instead of dropped."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def response_format(schema: Any = None) -> ResponseFormat:
 
 
 def builder(*kinds: ConstraintKind, format: str = "qwen3", lenient: bool = False, **info: Any) -> ConstraintBuilder:
-    facts = EngineInfo(model="m", context_length=100, vocab_size=10, constraints=frozenset(kinds), **info)
+    facts = EngineInfo(context_length=100, vocab_size=10, constraints=frozenset(kinds), **info)
     return ConstraintBuilder(get_format(format), facts, {}, lenient=lenient)
 
 

@@ -1,4 +1,4 @@
-"""How many tokens a reply may have (records 49, 67, 68)."""
+"""How many tokens a reply may have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sampling values are in force (record 69)."""
+"""Which sampling values are in force."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stop strings over token edges (record 118)."""
+"""Stop strings over token edges."""
 
 from __future__ import annotations
 

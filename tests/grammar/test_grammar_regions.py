@@ -48,9 +48,9 @@ def test_a_string_cannot_end_its_region(name: str) -> None:
     vocabulary = Vocabulary(format, marker_tokens=False)
     grammar = tool_call_constraint(format, [ANY], "required", target="lark", start=ReplyStart.CONTENT)
     assert grammar is not None
-    assert format.regions is not None
+    assert format.declared is not None
     (calls,) = format.calls
-    for end in format.regions.call_ends:
+    for end in format.declared.call_ends:
         for inner in ("x", f"a{end}b"):
             value = json.dumps(inner, ensure_ascii=False)
             call = {

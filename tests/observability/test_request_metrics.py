@@ -19,7 +19,7 @@ from tests.toy import client, deployment, engine, reply
 
 MODES = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 ENDPOINTS = pytest.mark.parametrize("path", [CHAT, COMPLETIONS], ids=["chat", "completions"])
-DOWN = EngineError(502, "engine_unreachable", "The engine cannot be reached.", retryable=True)
+DOWN = EngineError(502, "engine_unreachable", "The engine cannot be reached.")
 TOOL = {"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}
 CALL = '<tool_call>{"name": "ls", "arguments": {"a": 1}}</tool_call>'
 
@@ -106,7 +106,7 @@ async def test_refusals_count_by_status_and_by_code(fields: dict[str, Any], stat
 
 async def test_an_error_without_a_code_counts_by_its_status() -> None:
     class Refusing:
-        async def prepare_async(self, request: object) -> None:
+        async def prepare_async(self, request: object, **options: object) -> None:
             raise RequestError("no", status=418)
 
     served = deployment(engine())

@@ -45,7 +45,6 @@ class Model:
         end = min(self.checkpoint.eos_token_ids)
         reply = ScriptedReply(token_ids=[*tokenizer.encode(text), end])
         info = EngineInfo(
-            model=path,
             context_length=sizes.get("context_length", 8192),
             vocab_size=tokenizer.vocab_size,
             eos_token_ids=self.checkpoint.eos_token_ids,

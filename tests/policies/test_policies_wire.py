@@ -23,7 +23,7 @@ KIMI, GLM, TOY = "models/Moonshot-KIMI-k2.6", "models/Zai-GLM-4.6", "models/toy"
 TOOLS = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object", "properties": {}}}}]
 NAMED = {"type": "function", "function": {"name": "ls"}}
 HI = [{"role": "user", "content": "hi"}]
-FAILURE = EngineError(503, "engine_overloaded", "The engine is busy.", retryable=True)
+FAILURE = EngineError(503, "engine_overloaded", "The engine is busy.")
 
 PLAIN_TEMPLATE = """\
 {%- for message in messages -%}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest
+from paraserve.prompt.chat import ChatPrompt
 from paraserve.prompt.state import StartMarkers
 from paraserve.prompt.template import ChatTemplate
 from paraserve.tokenizers.checkpoint import Checkpoint
@@ -17,6 +17,7 @@ from paraserve.tokenizers.tiktoken import TiktokenTokenizer
 from tests.prompt.byte_tokenizer import ByteTokenizer
 from tests.prompt.matrix_cases import ARGUMENTS, TOOLS, call, parts
 from tests.prompt.reference_jinja import render
+from tests.prompt.requests import asked
 
 Messages = list[dict[str, Any]]
 
@@ -222,7 +223,7 @@ def test_awkward_messages_render_as_perfect_ones(name, conversation, golden):
     awkward, perfect = conversation(PROFILES[name])
     tools = TOOLS if any("tool_calls" in message for message in perfect) else None
     expected = render(source, perfect, tools)
-    prepared = prompt.prepare(ChatPromptRequest(awkward, tools))
+    prepared = prompt.prepare(asked(awkward, tools))
     assert prepared.text == expected
     for message in perfect:
         content = message["content"]
@@ -231,12 +232,12 @@ def test_awkward_messages_render_as_perfect_ones(name, conversation, golden):
 
 
 @pytest.mark.parametrize("name", [name for name, profile in PROFILES.items() if profile.tokenizer])
-def test_46_token_ids_are_those_of_the_reference_tokenizer(name, golden, shared_assets):
-    """Record 46: the count is the model's own, because the ids are."""
+def test_token_ids_are_those_of_the_reference_tokenizer(name, golden, shared_assets):
+    """The count is the model's own, because the ids are."""
     source, prompt = golden(name)
     awkward, perfect = thirty_turns(PROFILES[name])
     expected = render(source, perfect, TOOLS)
-    prepared = prompt.prepare(ChatPromptRequest(awkward, TOOLS))
+    prepared = prompt.prepare(asked(awkward, TOOLS))
     directory = shared_assets / "tokenizers" / str(PROFILES[name].tokenizer)
     if (directory / "tokenizer.json").is_file():
         import tokenizers as reference
@@ -256,7 +257,7 @@ def test_images_reach_the_template_and_the_engine(name, golden):
     source, prompt = golden(name)
     url = {"url": "data:image/png;base64,AAAA", "detail": "low"}
     messages = [user([{"type": "text", "text": "what is"}, {"type": "image_url", "image_url": url}])]
-    prepared = prompt.prepare(ChatPromptRequest(messages))
+    prepared = prompt.prepare(asked(messages))
     assert prepared.text == render(source, messages)
     assert [(item.kind, item.url, item.detail) for item in prepared.media] == [("image", url["url"], "low")]
     assert prepared.normalizations == ()
@@ -266,7 +267,7 @@ def test_images_reach_the_template_and_the_engine(name, golden):
 def test_a_plain_prefill_ends_the_prompt_with_the_clients_own_text(name, golden):
     source, prompt = golden(name)
     messages = [user("Count."), assistant("One, two, ")]
-    prepared = prompt.prepare(ChatPromptRequest(messages, continue_final_message=True))
+    prepared = prompt.prepare(asked(messages, continue_final_message=True))
     whole = render(source, messages, add_generation_prompt=False)
     shown = whole[: whole.rindex("One, two,")]
     assert prepared.text == shown + "One, two, "

@@ -7,12 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paraserve.prompt.capabilities import probe_template
-from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest
+from paraserve.prompt.chat import ChatPrompt
 from paraserve.prompt.history import HistoryAdapter
 from paraserve.prompt.template import ChatTemplate
 from paraserve.tokenizers.checkpoint import Checkpoint
 from tests.prompt.byte_tokenizer import ByteTokenizer
 from tests.prompt.own_templates import LISTS, PLAIN, STRICT
+from tests.prompt.requests import asked
 
 TEMPLATES = {"plain": PLAIN, "lists": LISTS, "strict": STRICT}
 
@@ -82,7 +83,7 @@ def prompts():
 def test_every_word_of_every_message_is_in_the_prompt_once_and_nothing_else_of_ours(prompts, name, drawn):
     messages, words = drawn
     before = json.dumps(messages)
-    text = prompts[name].prepare(ChatPromptRequest(messages)).text
+    text = prompts[name].prepare(asked(messages)).text
     assert [word for word in words if text.count(word) != 1] == []
     assert "None" not in text
     assert "'type'" not in text

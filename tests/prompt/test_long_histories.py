@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from paraserve.prompt import probes
-from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest, PromptSettings
+from paraserve.prompt.chat import ChatPrompt, PromptSettings
 from paraserve.prompt.errors import PromptError
 from paraserve.prompt.state import StartMarkers
 from paraserve.prompt.template import ChatTemplate
 from paraserve.tokenizers.checkpoint import Checkpoint
 from tests.prompt.byte_tokenizer import ByteTokenizer
 from tests.prompt.matrix_cases import TOOLS, parts
+from tests.prompt.requests import asked
 
 NO_CALLS = {
     "gemma3",
@@ -104,9 +105,9 @@ def test_every_text_of_many_rounds_is_in_the_prompt_once_or_its_loss_is_named(na
         conversation = CONVERSATIONS[name](Conversation())
         if template in NO_CALLS and conversation.beside:
             with pytest.raises(PromptError, match="does not render tool"):
-                prompt.prepare(ChatPromptRequest(conversation.messages, TOOLS))
+                prompt.prepare(asked(conversation.messages, TOOLS))
             continue
-        prepared = prompt.prepare(ChatPromptRequest(conversation.messages, TOOLS))
+        prepared = prompt.prepare(asked(conversation.messages, TOOLS))
         wrong = [word for word in conversation.words if prepared.text.count(word) != 1]
         named = "text_not_in_prompt" in prepared.normalizations
         lost = bool(wrong) and template in DROP_TEXT and set(wrong) <= set(conversation.beside)
@@ -135,7 +136,7 @@ LAST_ONLY = (
 
 def test_text_that_only_the_first_round_shows_becomes_a_message_in_later_ones(make_prompt):
     conversation = CONVERSATIONS["two turns, answered"](Conversation())
-    prepared = make_prompt(FIRST_ONLY).prepare(ChatPromptRequest(conversation.messages, TOOLS))
+    prepared = make_prompt(FIRST_ONLY).prepare(asked(conversation.messages, TOOLS))
     assert [word for word in conversation.words if prepared.text.count(word) != 1] == []
     assert prepared.normalizations == ("separate_text",)
     assert "[assistant]" + conversation.beside[0] + "<" in prepared.text
@@ -146,11 +147,11 @@ def test_a_text_said_twice_and_shown_once_is_named_as_lost(make_prompt):
     for message in conversation.messages:
         if "tool_calls" in message:
             message["content"] = "Let me look."
-    adapted = make_prompt(LAST_ONLY).prepare(ChatPromptRequest(conversation.messages, TOOLS))
+    adapted = make_prompt(LAST_ONLY).prepare(asked(conversation.messages, TOOLS))
     assert adapted.text.count("Let me look.") == 3
     assert "text_not_in_prompt" not in adapted.normalizations
     as_sent = make_prompt(LAST_ONLY, settings=PromptSettings(normalization="off"))
-    prepared = as_sent.prepare(ChatPromptRequest(conversation.messages, TOOLS))
+    prepared = as_sent.prepare(asked(conversation.messages, TOOLS))
     assert prepared.text.count("Let me look.") == 1
     assert "text_not_in_prompt" in prepared.normalizations
 

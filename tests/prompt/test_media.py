@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from paraserve.engines.base import MediaItem
 from paraserve.prompt.errors import PromptError
 from paraserve.prompt.media import collect_media
 
@@ -94,3 +95,20 @@ def test_a_part_that_holds_nothing_is_named(value):
 def test_a_kind_that_the_engine_does_not_take_is_refused(kind):
     with pytest.raises(PromptError, match=f"does not take {kind} input"):
         collected({"type": f"{kind}_url", f"{kind}_url": {"url": WEB}}, ALL - {kind})
+
+
+@pytest.mark.parametrize("detail", [None, "auto", "high", "original"])
+def test_a_detail_that_is_the_whole_image_is_served(detail: str | None) -> None:
+    url = {"url": "https://x.test/a.png", "detail": detail}
+    messages = [{"role": "user", "content": [{"type": "image_url", "image_url": url}]}]
+    assert collect_media(messages, frozenset({"image"})) == (MediaItem("image", "https://x.test/a.png"),)
+
+
+def test_a_detail_that_no_engine_can_give_is_refused_by_name() -> None:
+    for part in (
+        {"type": "image_url", "image_url": {"url": "https://x.test/a.png", "detail": "low"}},
+        {"type": "input_image", "image_url": "https://x.test/a.png", "detail": "low"},
+    ):
+        with pytest.raises(PromptError) as caught:
+            collect_media([{"role": "user", "content": [part]}], frozenset({"image"}))
+        assert caught.value.param == f"messages[0].content[0].{part['type']}.detail"

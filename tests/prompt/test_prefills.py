@@ -12,11 +12,12 @@ from paraserve.formats.registry import detect
 from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart
 from paraserve.prompt.capabilities import probe_template
-from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest, PreparedPrompt
+from paraserve.prompt.chat import ChatPrompt, PreparedPrompt
 from paraserve.prompt.state import StartMarkers
 from paraserve.prompt.template import ChatTemplate
 from paraserve.tokenizers.checkpoint import Checkpoint
 from tests.prompt.byte_tokenizer import ByteTokenizer
+from tests.prompt.requests import asked
 
 USER = {"role": "user", "content": "What is it?"}
 MODES = {"default": {}, "on": {"enable_thinking": True}, "off": {"enable_thinking": False}}
@@ -31,7 +32,7 @@ class Model:
 
     def prepare(self, content: object, kwargs: dict[str, object], **fields: object) -> PreparedPrompt:
         messages = [USER, {"role": "assistant", "content": content, **fields}]
-        return self.prompt.prepare(ChatPromptRequest(messages, template_kwargs=kwargs, continue_final_message=True))
+        return self.prompt.prepare(asked(messages, template_kwargs=kwargs, continue_final_message=True))
 
     def reply(self, prepared: PreparedPrompt, text: str) -> tuple[str, str]:
         """Reasoning and content that the client gets for what the model writes."""
@@ -86,7 +87,7 @@ def check(models, prefill, judge):
 def test_an_open_thought_goes_on_inside_reasoning_in_every_mode(models, prefill):
     def judge(model, prepared, tail):
         half = prefill.partition("<think>")[2]
-        if prepared.start is not ReplyStart.REASONING or not prepared.thinking.enabled:
+        if prepared.start is not ReplyStart.REASONING or not prepared.thinks:
             return prepared.start
         if not tail.endswith(half) or tail.count(model.opening) != 1 or model.closing in tail:
             return "prompt"
@@ -102,7 +103,7 @@ def test_an_open_thought_goes_on_inside_reasoning_in_every_mode(models, prefill)
 def test_a_closed_thought_stays_in_the_prompt_once_and_goes_on_as_content(models, prefill):
     def judge(model, prepared, tail):
         rest = prefill.partition("</think>")[2]
-        if prepared.start is not ReplyStart.CONTENT or prepared.thinking.enabled:
+        if prepared.start is not ReplyStart.CONTENT or prepared.thinks:
             return prepared.start
         if tail.count(model.opening) != 1 or tail.count(model.closing) != 1 or tail.count("a plan") != 1:
             return "prompt"
@@ -147,7 +148,7 @@ def test_a_thought_that_is_spelled_as_the_template_does_is_not_spaced_twice(mode
     faults = []
     for label, model, kwargs in cases(models):
         given = model.prepare("So ", kwargs, reasoning_content="a plan")
-        header = model.prompt.prepare(ChatPromptRequest([USER], template_kwargs=kwargs)).text
+        header = model.prompt.prepare(asked([USER], template_kwargs=kwargs)).text
         at = given.text.rindex(model.opening, 0, given.text.rindex("a plan"))
         if given.text[:at].rstrip() != header.rstrip().removesuffix(model.opening).rstrip():
             continue  # a template that thinks in another place than where the model begins

@@ -7,7 +7,7 @@ import jinja2
 import pytest
 
 from paraserve.prompt.capabilities import TemplateCapabilities
-from paraserve.prompt.chat import ChatPrompt, ChatPromptRequest
+from paraserve.prompt.chat import ChatPrompt
 from paraserve.prompt.errors import PromptError
 from paraserve.prompt.state import StartMarkers
 from paraserve.prompt.template import ChatTemplate
@@ -15,6 +15,7 @@ from paraserve.tokenizers.checkpoint import Checkpoint
 from tests.prompt.byte_tokenizer import ByteTokenizer
 from tests.prompt.matrix_cases import CASES, TOOLS, judge, parts
 from tests.prompt.reference_jinja import Raised, render
+from tests.prompt.requests import asked
 
 
 def drops_text(source: str, takes: TemplateCapabilities) -> bool:
@@ -51,7 +52,7 @@ def test_no_template_leaks_a_repr_or_loses_a_message(case, prompts):
     for path, prompt in prompts.items():
         takes = prompt.capabilities["default"]
         try:
-            text = prompt.prepare(ChatPromptRequest(build(), TOOLS)).text
+            text = prompt.prepare(asked(build(), TOOLS)).text
         except PromptError as error:
             if not error.param.startswith("messages"):
                 faults.append((path.stem, error.message))
@@ -68,7 +69,7 @@ def test_only_templates_without_tools_or_with_a_broken_sandbox_refuse(prompts):
     for path, prompt in prompts.items():
         for build, _ in CASES.values():
             try:
-                prompt.prepare(ChatPromptRequest(build(), TOOLS))
+                prompt.prepare(asked(build(), TOOLS))
             except PromptError:
                 refused.add(path.stem)
     assert refused == {
@@ -86,7 +87,7 @@ def test_text_beside_the_last_tool_call_is_never_lost(prompts):
     messages = build()[:4]
     for path, prompt in prompts.items():
         if prompt.capabilities["default"].calls:
-            assert "CONTENT_SENT" in prompt.prepare(ChatPromptRequest(messages, TOOLS)).text, path.stem
+            assert "CONTENT_SENT" in prompt.prepare(asked(messages, TOOLS)).text, path.stem
 
 
 def test_what_a_template_takes_goes_through_untouched(prompts):
@@ -106,7 +107,7 @@ def test_what_a_template_takes_goes_through_untouched(prompts):
         if not takes.system:
             del messages[0]
         tools = TOOLS if takes.calls else None
-        prepared = prompt.prepare(ChatPromptRequest(messages, tools))
+        prepared = prompt.prepare(asked(messages, tools))
         assert prepared.text == render(source, messages, tools), path.stem
         assert set(prepared.normalizations) <= {"tools_not_in_prompt"}, path.stem
 
@@ -116,5 +117,5 @@ def test_templates_that_take_a_list_in_a_user_message_write_its_texts_with_nothi
     takers = [prompt for prompt in prompts.values() if "user" in prompt.capabilities["default"].lists]
     assert len(takers) == 33
     for prompt in takers:
-        text = prompt.prepare(ChatPromptRequest([{"role": "user", "content": parts("first", "second")}])).text
+        text = prompt.prepare(asked([{"role": "user", "content": parts("first", "second")}])).text
         assert "firstsecond" in text

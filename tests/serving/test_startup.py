@@ -7,19 +7,23 @@ from typing import Any
 
 import pytest
 
-from paraserve.deploy import StartError, build_engine, choose_format
+from paraserve.deploy import choose_format
 from paraserve.engines.balancer import BalancedEngine
 from paraserve.engines.base import Engine, EngineStartError
-from paraserve.engines.child import ChildEngine
+from paraserve.engines.build import build_engine, engine_of_ours
+from paraserve.engines.child import EngineAddress
+from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.llama_cpp.engine import LlamaCppEngine
 from paraserve.engines.sglang.engine import SGLangEngine
 from paraserve.engines.vllm.engine import VLLMEngine
 from paraserve.prompt.template import ChatTemplate
 from paraserve.settings import ServerSettings
+from paraserve.start_error import StartError
 from paraserve.tokenizers.checkpoint import Checkpoint
 from tests.toy import ByteTokenizer
 
 URL = ("http://127.0.0.1:1",)
+OURS = EngineAddress("http://127.0.0.1:1")
 GLM = "{{ tools }}<tool_call>{{ name }}\n<arg_key>{{ key }}</arg_key>\n<arg_value>{{ value }}</arg_value></think>"
 
 
@@ -29,22 +33,22 @@ def checkpoint(template: str = "{{ messages }}") -> Checkpoint:
     )
 
 
-def built(*engine_flags: str, **settings: Any) -> Engine:
+def built(ours: EngineAddress | None = None, **settings: Any) -> Engine:
     chosen = ServerSettings(model_path="models/toy", **settings)
-    return build_engine(chosen, Path("models/toy"), checkpoint(), lambda phase: None, engine_flags)
+    return build_engine(chosen, ModelFacts(256), ByteTokenizer(), lambda phase: None, ours)
 
 
 @pytest.mark.parametrize(
     ("settings", "kind"),
     [
-        ({"engine": "llama.cpp"}, LlamaCppEngine),
+        ({"engine": "llama.cpp", "ours": OURS}, LlamaCppEngine),
         ({"engine": "llama.cpp", "engine_url": URL}, LlamaCppEngine),
         ({"engine": "sglang", "engine_url": URL}, SGLangEngine),
         ({"engine": "vllm", "engine_url": URL}, VLLMEngine),
         ({"engine": "sglang", "engine_url": URL * 2}, BalancedEngine),
         ({"engine": "vllm", "engine_url": URL * 2}, BalancedEngine),
-        ({"engine": "sglang"}, ChildEngine),
-        ({"engine": "vllm"}, ChildEngine),
+        ({"engine": "sglang", "ours": OURS}, SGLangEngine),
+        ({"engine": "vllm", "ours": OURS}, VLLMEngine),
     ],
 )
 def test_settings_choose_the_engine(settings: dict[str, Any], kind: type) -> None:
@@ -53,7 +57,7 @@ def test_settings_choose_the_engine(settings: dict[str, Any], kind: type) -> Non
 
 def test_a_flag_that_is_ours_to_set_is_refused_for_an_engine_that_we_start() -> None:
     with pytest.raises(EngineStartError, match="--port"):
-        built("--port", "1", engine="sglang")
+        engine_of_ours(ServerSettings(model_path="models/toy", engine="sglang"), ["--port", "1"])
 
 
 def test_several_urls_of_llama_cpp_are_refused() -> None:

@@ -175,7 +175,7 @@ def test_a_model_of_byte_pairs_is_encoded_by_fastokens_and_others_by_sentencepie
 
 
 @pytest.mark.parametrize("name", ["bpe", "unigram"])
-def test_97_one_tokenizer_serves_many_threads(models, loaded, name):
+def test_one_tokenizer_serves_many_threads(models, loaded, name):
     tokenizer, expected = loaded[name, True], reference(models[name])
     texts = [f"{number} {line}" for number, line in enumerate(LINES * 4) if "<s>" not in line]
     with ThreadPoolExecutor(16) as pool:

@@ -196,7 +196,7 @@ def test_a_file_that_is_no_tokenizer_is_named(text):
         HuggingFaceTokenizer(text, source="mine.json")
 
 
-def test_97_one_tokenizer_serves_many_threads(small, small_json):
+def test_one_tokenizer_serves_many_threads(small, small_json):
     reference = tokenizers.Tokenizer.from_str(small_json)
     texts = [text + f" {number} <|end|> {text}" for number, text in enumerate(CORPUS * 2)]
     expected = [reference.encode(text, add_special_tokens=False).ids for text in texts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from paraserve.api.keys import HEALTH_PATHS, METRICS_PATHS, STATIC_PATHS, ApiKeys, KeyRing
+from paraserve.api.keys import ApiKeys, KeyRing
 from paraserve.api.root_path import RootPath
 from paraserve.settings import ServerSettings
 
@@ -13,8 +13,13 @@ SHOWN_TO_PAGES = ("x-request-id", "x-paraserve-policies", "retry-after")
 PREFLIGHT_SECONDS = 3600
 
 
-def access_middleware(settings: ServerSettings) -> list[Middleware]:
-    """Raises `KeyFileError` when the file of keys cannot be used."""
+def access_middleware(settings: ServerSettings, open_paths: frozenset[str]) -> list[Middleware]:
+    """Args:
+        open_paths: those that ask for no key.
+
+    Raises:
+        KeyFileError: the file of keys cannot be used.
+    """
     layers = []
     if settings.root_path:
         layers.append(Middleware(RootPath, root_path=settings.root_path))
@@ -31,7 +36,7 @@ def access_middleware(settings: ServerSettings) -> list[Middleware]:
         )
     keys = key_ring(settings)
     if keys is not None:
-        layers.append(Middleware(ApiKeys, keys=keys, open_paths=_open_paths(settings)))
+        layers.append(Middleware(ApiKeys, keys=keys, open_paths=open_paths))
     return layers
 
 
@@ -40,10 +45,3 @@ def key_ring(settings: ServerSettings) -> KeyRing | None:
     if not settings.api_key and settings.api_key_file is None:
         return None
     return KeyRing(settings.api_key, settings.api_key_file)
-
-
-def _open_paths(settings: ServerSettings) -> frozenset[str]:
-    """Probes and scrapers carry no key, unless the operator wants them to."""
-    health = HEALTH_PATHS if settings.open_health else frozenset()
-    metrics = METRICS_PATHS if settings.open_metrics else frozenset()
-    return STATIC_PATHS | health | metrics

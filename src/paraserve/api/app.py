@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from paraserve import __version__
 from paraserve.admission import Admission, AdmissionLimits, LocalAdmission
-from paraserve.api import chat, completions, system, tokens
 from paraserve.api.access import access_middleware
+from paraserve.api.endpoints import ENDPOINTS, Handler
 from paraserve.api.errors import on_bug, on_http_error, on_request_error
 from paraserve.api.observed import Observed, endpoint_names
-from paraserve.api.pages import page_routes
 from paraserve.api.stopping import StopAnswers
 from paraserve.api.streams import ClientGone, on_client_gone
 from paraserve.api.traced import traced
@@ -27,8 +24,6 @@ from paraserve.observability.metrics import Metrics
 from paraserve.observability.request_log import RequestLog
 from paraserve.prompt.errors import PromptError
 from paraserve.protocol.errors import RequestError
-
-Handler = Callable[[Request], Awaitable[ASGIApp]]
 
 
 class Answer:
@@ -43,27 +38,6 @@ class Answer:
         await response(scope, receive, send)
 
 
-def _route(path: str, handler: Handler, method: str) -> Route:
-    return Route(path, Answer(handler), methods=[method])
-
-
-ROUTES = [
-    _route("/v1/chat/completions", chat.create_chat_completion, "POST"),
-    _route("/v1/chat/completions/render", tokens.render_chat, "POST"),
-    _route("/v1/completions", completions.create_completion, "POST"),
-    _route("/v1/models", system.list_models, "GET"),
-    _route("/v1/models/{model:path}", system.get_model, "GET"),
-    *(_route(path, tokens.tokenize, "POST") for path in ("/tokenize", "/v1/tokenize")),
-    *(_route(path, tokens.detokenize, "POST") for path in ("/detokenize", "/v1/detokenize")),
-    _route("/v1/policies", system.list_policies, "GET"),
-    _route("/health", system.health, "GET"),
-    _route("/health_generate", system.health_generate, "GET"),
-    _route("/metrics", system.metrics, "GET"),
-    _route("/server_info", system.server_info, "GET"),
-    _route("/version", system.version, "GET"),
-]
-
-
 def create_app(deployment: Deployment, admission: Admission | None = None) -> Starlette:
     """An app that serves ``deployment``, whose engine has been started by the caller.
 
@@ -71,9 +45,11 @@ def create_app(deployment: Deployment, admission: Admission | None = None) -> St
         admission: who gives places to requests; by default this process, within the settings' limits.
     """
     settings = deployment.settings
-    routes = [*ROUTES, *page_routes(settings)]
+    served = tuple(endpoint for endpoint in ENDPOINTS if endpoint.served(settings))
+    routes = [Route(endpoint.path, Answer(endpoint.handler), methods=[endpoint.method]) for endpoint in served]
     metrics = metrics_of(deployment)
-    request_log = RequestLog(settings.log_requests, settings.log_requests_size)
+    probes = frozenset(endpoint.path for endpoint in served if endpoint.probe)
+    request_log = RequestLog(settings.log_requests, settings.log_requests_size, probes)
     app = Starlette(
         routes=routes,
         middleware=[
@@ -85,7 +61,7 @@ def create_app(deployment: Deployment, admission: Admission | None = None) -> St
             ),
             *traced(settings),
             Middleware(StopAnswers),
-            *access_middleware(deployment.settings),
+            *access_middleware(settings, frozenset(endpoint.path for endpoint in ENDPOINTS if endpoint.open(settings))),
         ],
         exception_handlers={
             RequestError: on_request_error,
@@ -98,6 +74,8 @@ def create_app(deployment: Deployment, admission: Admission | None = None) -> St
     )
     app.router.redirect_slashes = False  # another path is another endpoint: 404, in the usual shape
     app.state.deployment = deployment
+    app.state.endpoints = served
+    app.state.error_encoders = {endpoint.path: endpoint.error for endpoint in served}
     app.state.admission = admission or LocalAdmission(AdmissionLimits.of(settings))
     app.state.metrics = metrics
     app.state.request_log = request_log
@@ -108,6 +86,7 @@ def metrics_of(deployment: Deployment) -> Metrics:
     """A registry of its own for the app that serves ``deployment``."""
     return Metrics(
         deployment.names,
+        endpoints=[endpoint.path for endpoint in ENDPOINTS if endpoint.generates],
         policies=[state.name for state in deployment.policies.states() if state.endpoints],
         build={
             "version": __version__,

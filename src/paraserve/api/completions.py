@@ -2,176 +2,82 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Sequence
-from functools import partial
+from typing import Self
 
 from starlette.requests import Request
-from starlette.types import ASGIApp
 
-from paraserve.api.body import read_body
-from paraserve.api.common import (
-    attributed,
-    check_logprobs,
-    check_stream_options,
-    check_token_ids,
-    deployment_of,
-    engine_extras,
-    limited_sampling,
-    reply_id,
-    reply_options,
-    routing_hints,
-    usage_shape,
-    wants_continuous_usage,
-    wants_usage,
-)
-from paraserve.api.encoders.completions import CompletionFold, CompletionReplyShape, CompletionStream, EchoedPrompt
-from paraserve.api.observed import record_of
-from paraserve.api.replies import check_admission, streamed, whole
+from paraserve.api.encoders.completions import CompletionFold, CompletionStream, EchoedPrompt
+from paraserve.api.encoders.shape import Fold, ReplyShape, StreamEncoder
+from paraserve.api.turn import Turn
 from paraserve.deployment import Deployment
-from paraserve.generation.constraint import Wanted
-from paraserve.generation.plan import PromptPlan, ReplyPlan, may_reason, plan_runs
-from paraserve.generation.run import run_reply
-from paraserve.policies.base import PolicyLedger, ReplyRules
+from paraserve.formats.output import parser_for
+from paraserve.generation.choice import RawText, TextParser
+from paraserve.generation.plan import may_reason
+from paraserve.prompt.chat import PreparedPrompt
 from paraserve.protocol.completions import DEFAULT_MAX_TOKENS, CompletionRequest, decode_completion
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError
-from paraserve.protocol.unserved import check_served
+from paraserve.protocol.sampling import check_token_ids
 
 MAX_CHOICES = 1024
 """The most choices (prompts times ``n``) of one request."""
 
 
-async def create_completion(request: Request) -> ASGIApp:
-    deployment = deployment_of(request)
-    body = await read_body(request, deployment.settings.max_body_size)
-    sent = decode_completion(body)
-    record = record_of(request.scope)
-    record.read(deployment.asked_model(sent.model), stream=bool(sent.stream))
-    model = deployment.model_name(sent.model)
-    check_stream_options(sent, deployment)
-    check_admission(request)
-    check_served(sent, deployment.settings.engine_extra_fields)
-    policies = deployment.policies.on("completions")
-    asked, ledger = policies.apply(sent)
-    with attributed(ledger, policies.rules):
-        n = asked.n or 1
-        if len(asked.prompts) * n > MAX_CHOICES:
+class CompletionTurn(Turn[CompletionRequest]):
+    policies = "completions"
+    id_prefix = "cmpl"
+    prompt_param = "prompt"
+    default_limit = DEFAULT_MAX_TOKENS
+    _echoed: Sequence[EchoedPrompt] = ()
+    """One for each choice, where the request wants it."""
+
+    @classmethod
+    def read(cls, http: Request, body: bytes) -> Self:
+        return cls(http, decode_completion(body), body)
+
+    async def prompts(self) -> list[PreparedPrompt]:
+        sent, n = self.request.prompts, self.request.n or 1
+        if len(sent) * n > MAX_CHOICES:
             raise RequestError(
-                f"prompt: more than {MAX_CHOICES} choices in one request", param="prompt", code="invalid_value"
+                f"prompt: more than {MAX_CHOICES} choices in one request", param="prompt", code=ErrorCode.INVALID_VALUE
             )
-        prompts = [
-            await _prompt_plan(deployment, asked, token_ids, policies.rules, ledger)
-            for token_ids in await _prompt_ids(deployment, asked)
-        ]
-        plan = _reply_plan(deployment, asked, policies.rules, request, body)
-        runs = plan_runs(plan, prompts, n=n, vocabulary=deployment.vocabulary)
-        shape = _shape(deployment, asked, plan.request_id, model, prompts, policies.rules)
-        if asked.stop_strings and any(may_reason(deployment.format, prompt.start) for prompt in prompts):
-            ledger.used("stop_in_reasoning", True, policies.rules.stop_in_reasoning)
-        options = reply_options(deployment, asked, policies.rules, ledger)
-        ledger.log(plan.request_id)
-        record.begin(plan.request_id, runs, ledger, prompts=len(prompts))
-        run = partial(run_reply, deployment.engine, runs, prompts=len(prompts))
-        if asked.stream:
-            return await streamed(request, run, CompletionStream(shape, len(runs)), options)
-        return await whole(request, run, CompletionFold(shape, len(runs)), options)
+        prompts = [await self._prompt(prompt) for prompt in sent]
+        if self.request.echo:
+            echoed = [
+                _echo(self.deployment, self.request, *pair)
+                for pair in zip(sent, (prompt.token_ids for prompt in prompts), strict=True)
+            ]
+            self._echoed = [prompt for prompt in echoed for _ in range(n)]
+        return prompts
 
-
-async def _prompt_ids(deployment: Deployment, request: CompletionRequest) -> list[list[int]]:
-    """Each prompt as token ids; a text gets what the tokenizer puts around a text (a BOS, where it has one)."""
-    found = []
-    for prompt in request.prompts:
+    async def _prompt(self, prompt: str | list[int]) -> PreparedPrompt:
+        """A prompt's token ids; a text gets what the tokenizer puts around a text (a BOS, where it has one)."""
+        deployment = self.deployment
         ids = await deployment.encode(prompt) if isinstance(prompt, str) else prompt
         if not ids:
             raise RequestError(
-                "prompt: is empty, and this model has no token to start from", param="prompt", code="invalid_value"
+                "prompt: is empty, and this model has no token to start from",
+                param="prompt",
+                code=ErrorCode.INVALID_VALUE,
             )
-        check_token_ids(ids, deployment, "prompt")
-        found.append(ids)
-    return found
+        check_token_ids(ids, deployment.tokenizer.vocab_size, "prompt")
+        start = deployment.start_of_text(ids)
+        return PreparedPrompt(ids, "", start, thinks=may_reason(deployment.format, start))
+
+    def parser(self, prompt: PreparedPrompt) -> TextParser:
+        """Shows the text as it is; reasoning is still counted."""
+        format = self.deployment.format
+        return RawText(parser_for(format)(format, start=prompt.start, parse_tool_calls=False))
+
+    def fold(self, shape: ReplyShape) -> Fold:
+        return CompletionFold(shape, self._echoed)
+
+    def encoder(self, shape: ReplyShape) -> StreamEncoder:
+        return CompletionStream(shape, self._echoed)
 
 
-async def _prompt_plan(
-    deployment: Deployment,
-    request: CompletionRequest,
-    token_ids: Sequence[int],
-    rules: ReplyRules,
-    ledger: PolicyLedger,
-) -> PromptPlan:
-    sampling = limited_sampling(
-        deployment,
-        request,
-        rules,
-        ledger,
-        prompt_tokens=len(token_ids),
-        requested=request.max_tokens,
-        default=DEFAULT_MAX_TOKENS,
-        prompt_param="prompt",
-    )
-    start = deployment.start_of_text(token_ids)
-    wanted = Wanted(response_format=request.response_format, regex=request.regex, ebnf=request.ebnf, start=start)
-    constraint = await deployment.constraints.build(wanted)
-    return PromptPlan(token_ids=token_ids, sampling=sampling, start=start, constraint=constraint)
-
-
-def _reply_plan(
-    deployment: Deployment,
-    request: CompletionRequest,
-    rules: ReplyRules,
-    http: Request,
-    body: bytes,
-) -> ReplyPlan:
-    check_logprobs(request.logprobs, deployment, "logprobs")
-    scored = bool(request.echo) and request.logprobs is not None
-    if scored and not deployment.engine.info.prompt_logprobs:
-        raise RequestError(
-            "logprobs: this engine gives no log probabilities of the prompt, which echo asks for",
-            param="logprobs",
-            code="unsupported_parameter",
-        )
-    return ReplyPlan(
-        request_id=reply_id("cmpl"),
-        client_id=record_of(http.scope).id,
-        format=deployment.format,
-        raw=True,
-        stop=request.stop_strings,
-        stop_in_reasoning=rules.stop_in_reasoning,
-        skip_special_tokens=request.skip_special_tokens is not False,
-        logprobs=request.logprobs,
-        prompt_logprobs=scored,
-        routing=routing_hints(request, http),
-        extras=engine_extras(body, request, deployment),
-    )
-
-
-def _shape(
-    deployment: Deployment,
-    request: CompletionRequest,
-    request_id: str,
-    model: str,
-    prompts: Sequence[PromptPlan],
-    rules: ReplyRules,
-) -> CompletionReplyShape:
-    echoed = [
-        _echoed(deployment, request, sent, prompt.token_ids)
-        for sent, prompt in zip(request.prompts, prompts, strict=True)
-        if request.echo
-    ]
-    return CompletionReplyShape(
-        id=request_id,
-        model=model,
-        created=int(time.time()),
-        prompt_tokens=sum(len(prompt.token_ids) for prompt in prompts),
-        usage=usage_shape(deployment, rules),
-        token_bytes=deployment.tokenizer.token_bytes,
-        logprobs=request.logprobs is not None,
-        echo=[prompt for prompt in echoed for _ in range(request.n or 1)],
-        include_usage=wants_usage(request, rules),
-        continuous_usage=wants_continuous_usage(request),
-    )
-
-
-def _echoed(
+def _echo(
     deployment: Deployment, request: CompletionRequest, prompt: str | list[int], token_ids: Sequence[int]
 ) -> EchoedPrompt:
     """A text as it was sent, special tokens in it included; ids as the text that they stand for.

@@ -1,20 +1,30 @@
-"""Every endpoint as a client sees it, as data: what it takes, what it answers, which errors it has, examples.
+"""Every endpoint, as one table: who answers, who may ask, and what a client sees of it.
 
-``GET /openapi.json`` is made of it. It must never know how an endpoint is served. Invariant (a test): it has exactly
-the routes of the app, its examples are served, and no endpoint answers with a status that is not here.
+Routes, open paths, probes, the endpoints of the metrics and ``GET /openapi.json`` are made of it. It must never know
+how an endpoint is served. Invariant (a test): its examples are served, and no endpoint answers with a status that is
+not here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from paraserve.api import pages, system, tokens
+from paraserve.api.chat import ChatTurn
+from paraserve.api.completions import CompletionTurn
+from paraserve.api.errors import encode_error
+from paraserve.api.openapi import describe
 from paraserve.api.server_facts import Health, ServerInfo, Versions
 from paraserve.policies.table import PolicyList
 from paraserve.protocol.chat import ChatCompletion, ChatCompletionRequest
 from paraserve.protocol.chunks import ChatCompletionChunk, CompletionChunk
 from paraserve.protocol.completions import Completion, CompletionRequest
+from paraserve.protocol.errors import RequestError
 from paraserve.protocol.models import ModelCard, ModelList
 from paraserve.protocol.tokenize import (
     DetokenizeRequest,
@@ -23,49 +33,63 @@ from paraserve.protocol.tokenize import (
     TokenizeRequest,
     TokenizeResponse,
 )
+from paraserve.settings import ServerSettings
 
-INPUT_ERRORS = (400, 413, 415)
-"""Of every endpoint that reads a body."""
-MODEL_ERRORS = (404,)
-ENGINE_ERRORS = (429, 502, 503, 504)
-EVERYWHERE = (401, 500, 503)
+Handler = Callable[[Request], Awaitable[ASGIApp]]
 
-STATUS_TEXTS: Mapping[int, str] = {
-    200: "Success",
-    400: "The request is wrong: `param` names the field, or the input does not fit",
-    401: "A valid API key is needed",
-    404: "The model is not served here",
-    413: "The body is larger than the server takes, or the input does not fit",
-    415: "The body is compressed in a way that is not known",
-    429: "Too many requests",
-    500: "A bug of the server",
-    502: "The engine failed or is not there",
-    503: "No room, or about to stop: `Retry-After` says when to come back",
-    504: "The engine has been silent for too long",
-}
+_INPUT_ERRORS = (400, 413, 415)
+_MODEL_ERRORS = (404,)
+_ENGINE_ERRORS = (429, 502, 503, 504)
+_EVERYWHERE = (401, 500, 503)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _always(_: ServerSettings) -> bool:
+    return True
+
+
+def _never(_: ServerSettings) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Endpoint:
     """Args:
+    path: as the router reads it.
+    open: whether it is answered without a key where others ask for one.
+    served: whether the operator wants it.
+    probe: asked every few seconds, and logged at debug when all is well.
+    generates: replies come from the engine.
+    error: how its API says an error; OpenAI's object by default.
+    name, summary, group: of the description; a page for people has none and is not described.
     answer: type of the 200 body, or the media type of one that is no JSON.
+    takes: type of the request's body.
     stream: type of an event's payload, where a reply can be streamed.
-    errors: statuses beside those that every endpoint has.
     examples: name to request body.
     parameters: name of a path parameter to what it is.
     """
 
     path: str
-    method: Literal["get", "post"]
-    name: str
-    summary: str
-    group: str
-    answer: Any
+    method: Literal["GET", "POST"]
+    handler: Handler
+    open: Callable[[ServerSettings], bool] = _never
+    served: Callable[[ServerSettings], bool] = _always
+    probe: bool = False
+    generates: bool = False
+    error: Callable[[RequestError], bytes] = encode_error
+    name: str = ""
+    summary: str = ""
+    group: str = ""
+    answer: Any = None
     takes: type | None = None
     stream: type | None = None
-    errors: tuple[int, ...] = ()
     examples: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     parameters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def errors(self) -> list[int]:
+        """The statuses that are not 200."""
+        found = {*_EVERYWHERE, *(_INPUT_ERRORS if self.takes else ()), *(_ENGINE_ERRORS if self.generates else ())}
+        return sorted(found | {*(_MODEL_ERRORS if self.takes or self.parameters else ())})
 
 
 _FRANCE = [{"role": "user", "content": "What is the capital of France?"}]
@@ -94,24 +118,24 @@ _MODELS = "Models"
 _SERVER = "Server"
 _TOKENIZE = Endpoint(
     path="/tokenize",
-    method="post",
+    method="POST",
+    handler=tokens.tokenize,
     name="tokenize",
     summary="Ids of a text or a chat",
     group=_TOKENS,
     takes=TokenizeRequest,
     answer=TokenizeResponse,
-    errors=INPUT_ERRORS + MODEL_ERRORS,
     examples={"A text": {"prompt": "Hello", "return_token_strs": True}, "A chat": {"messages": _FRANCE}},
 )
 _DETOKENIZE = Endpoint(
     path="/detokenize",
-    method="post",
+    method="POST",
+    handler=tokens.detokenize,
     name="detokenize",
     summary="Text of ids",
     group=_TOKENS,
     takes=DetokenizeRequest,
     answer=DetokenizeResponse,
-    errors=INPUT_ERRORS + MODEL_ERRORS,
     examples={"Some ids": {"tokens": [72, 105]}},
 )
 
@@ -125,37 +149,39 @@ def _under_v1(endpoint: Endpoint) -> Endpoint:
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         path="/v1/chat/completions",
-        method="post",
+        method="POST",
+        handler=ChatTurn.respond,
+        generates=True,
         name="createChatCompletion",
         summary="A chat turn: reasoning, content, tool calls; whole or streamed",
         group="Completions",
         takes=ChatCompletionRequest,
         answer=ChatCompletion,
         stream=ChatCompletionChunk,
-        errors=INPUT_ERRORS + MODEL_ERRORS + ENGINE_ERRORS,
         examples=CHAT_EXAMPLES,
     ),
     Endpoint(
         path="/v1/chat/completions/render",
-        method="post",
+        method="POST",
+        handler=tokens.render_chat,
         name="renderChat",
         summary="The exact prompt and token ids that a chat request would be served with",
         group=_TOKENS,
         takes=ChatCompletionRequest,
         answer=RenderResponse,
-        errors=INPUT_ERRORS + MODEL_ERRORS,
         examples={"A question": {"messages": _FRANCE}},
     ),
     Endpoint(
         path="/v1/completions",
-        method="post",
+        method="POST",
+        handler=CompletionTurn.respond,
+        generates=True,
         name="createCompletion",
         summary="Text that goes on after a prompt",
         group="Completions",
         takes=CompletionRequest,
         answer=Completion,
         stream=CompletionChunk,
-        errors=INPUT_ERRORS + MODEL_ERRORS + ENGINE_ERRORS,
         examples={
             "A text": {"prompt": "The capital of France is", "max_tokens": 8},
             "Several texts": {"prompt": ["One, two,", "A, B,"], "max_tokens": 8, "stream": True},
@@ -163,20 +189,21 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         path="/v1/models",
-        method="get",
+        method="GET",
+        handler=system.list_models,
         name="listModels",
         summary="The names under which the model is served, and its context length",
         group=_MODELS,
         answer=ModelList,
     ),
     Endpoint(
-        path="/v1/models/{model}",
-        method="get",
+        path="/v1/models/{model:path}",
+        method="GET",
+        handler=system.get_model,
         name="getModel",
         summary="One of the served names",
         group=_MODELS,
         answer=ModelCard,
-        errors=MODEL_ERRORS,
         parameters={"model": "A served name; it may hold slashes."},
     ),
     _TOKENIZE,
@@ -185,7 +212,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _under_v1(_DETOKENIZE),
     Endpoint(
         path="/v1/policies",
-        method="get",
+        method="GET",
+        handler=system.list_policies,
         name="listPolicies",
         summary="Every policy: flag, state, what it does",
         group=_SERVER,
@@ -193,7 +221,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         path="/server_info",
-        method="get",
+        method="GET",
+        handler=system.server_info,
         name="serverInfo",
         summary="What the server found out about its model and engine, and what is in force",
         group=_SERVER,
@@ -201,7 +230,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         path="/version",
-        method="get",
+        method="GET",
+        handler=system.version,
         name="version",
         summary="Versions of server and engine",
         group=_SERVER,
@@ -209,7 +239,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         path="/health",
-        method="get",
+        method="GET",
+        handler=system.health,
+        probe=True,
+        open=lambda settings: settings.open_health,
         name="health",
         summary="The process answers",
         group=_SERVER,
@@ -217,7 +250,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         path="/health_generate",
-        method="get",
+        method="GET",
+        handler=system.health_generate,
+        probe=True,
+        open=lambda settings: settings.open_health,
         name="healthGenerate",
         summary="The engine makes a token",
         group=_SERVER,
@@ -225,45 +261,19 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         path="/metrics",
-        method="get",
+        method="GET",
+        handler=system.metrics,
+        probe=True,
+        open=lambda settings: settings.open_metrics,
         name="metrics",
         summary="Prometheus metrics",
         group=_SERVER,
         answer="text/plain",
     ),
+    Endpoint(
+        path="/", method="GET", handler=pages.playground, open=_always, served=lambda settings: settings.playground
+    ),
+    Endpoint(path="/docs", method="GET", handler=pages.docs, open=_always),
+    Endpoint(path="/openapi.json", method="GET", handler=describe, open=_always),
 )
-
-FIELD_TEXTS: Mapping[str, str] = {
-    "model": "A served name; may be left out.",
-    "messages": "The conversation. Fields that no API names reach the chat template as well.",
-    "prompt": "A text, several texts, token ids, or several lists of token ids.",
-    "max_tokens": "Most tokens of the reply; the room that the context has left by default (completions: 16).",
-    "max_completion_tokens": "Wins over max_tokens.",
-    "temperature": "0 is greedy. Unset: the model's generation_config, else 1.",
-    "top_p": "Nucleus sampling. Unset: the model's generation_config, else 1.",
-    "top_k": "Most likely tokens to sample from; -1 and 0 are off.",
-    "min_p": "Least probability relative to the likeliest token's.",
-    "repetition_penalty": "Above 1 makes tokens that were there already less likely.",
-    "seed": "The same seed, request and server repeat a reply.",
-    "stop": "Strings that end the reply; they are not shown.",
-    "stop_token_ids": "Tokens that end the reply.",
-    "logit_bias": "Token id to what is added to its logit.",
-    "cache_salt": "Share cached prompts only with requests of the same salt; refused where the engine cannot.",
-    "ignore_eos": "Go on after the end token.",
-    "min_tokens": "No end token before this many tokens.",
-    "skip_special_tokens": "false shows special tokens in the text.",
-    "n": "How many choices.",
-    "stream": "Send the reply as server-sent events.",
-    "response_format": "A JSON object, or JSON by a schema; enforced by the engine.",
-    "regex": "A regular expression that the whole reply matches.",
-    "ebnf": "A grammar that the reply follows, in the engine's own syntax.",
-    "tools": "Functions that the model may call.",
-    "tool_choice": "none, auto, required, or an object that names a function.",
-    "parallel_tool_calls": "false gives the first call only.",
-    "reasoning_effort": "How much to think, where the model's template knows such a thing.",
-    "chat_template_kwargs": "Variables for the chat template.",
-    "continue_final_message": "Go on with the last message instead of beginning a reply.",
-    "logprobs": "Log probabilities of the reply's tokens.",
-    "top_logprobs": "How many alternatives for each token.",
-    "echo": "Begin with the prompt.",
-}
+"""In the order in which paths are matched."""

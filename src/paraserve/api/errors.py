@@ -1,4 +1,7 @@
-"""Every failure as OpenAI's error object: the one place that turns an exception into a response."""
+"""Every failure as its API's error object: the one place that turns an exception into a response.
+
+An endpoint of another API has its own object (`Endpoint.error`); all others have OpenAI's.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from paraserve.api.observed import REQUEST_ID_HEADER, record_of
 from paraserve.engines.base import EngineError
 from paraserve.prompt.errors import PromptError
 from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RETRY_AFTER_SECONDS, ErrorBody, RequestError
+from paraserve.protocol.errors import RETRY_AFTER_SECONDS, ErrorBody, ErrorDetail, RequestError, error_type
 from paraserve.secrets import client_text
 
 log = logging.getLogger(__name__)
@@ -30,22 +33,19 @@ def as_request_error(error: RequestError | EngineError | PromptError) -> Request
     return RequestError(error.message, status=error.status, param=error.param, code=error.code, headers=headers)
 
 
-def encode_error(body: ErrorBody) -> bytes:
-    """As the client gets it. What it wrote may be in it, but no key, wherever the client had put it."""
-    error = body.error
+def encode_error(error: RequestError) -> bytes:
+    """OpenAI's object. What the client wrote may be in it, but no key, wherever the client had put it."""
     param = None if error.param is None else client_text(error.param)
-    return msgspec.json.encode(
-        {"error": msgspec.structs.replace(error, message=client_text(error.message), param=param)}
-    )
+    body = ErrorBody(ErrorDetail(client_text(error.message), error_type(error.status), param, error.code))
+    return msgspec.json.encode(body)
 
 
 class ErrorResponse(Response):
     """An error as a response, which also notes it on the request's record."""
 
-    def __init__(self, error: RequestError) -> None:
-        super().__init__(
-            encode_error(error.body), status_code=error.status, media_type="application/json", headers=error.headers
-        )
+    def __init__(self, scope: Scope, error: RequestError) -> None:
+        encode = scope["app"].state.error_encoders.get(record_of(scope).endpoint, encode_error)
+        super().__init__(encode(error), error.status, error.headers, "application/json")
         self._code = error.code
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,13 +53,9 @@ class ErrorResponse(Response):
         await super().__call__(scope, receive, send)
 
 
-def error_response(error: RequestError) -> Response:
-    return ErrorResponse(error)
-
-
-async def on_request_error(_: Request, error: Exception) -> Response:
+async def on_request_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestError | EngineError | PromptError)
-    return error_response(as_request_error(error))
+    return ErrorResponse(request.scope, as_request_error(error))
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
@@ -69,17 +65,16 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     messages = {404: f"There is no endpoint {where}.", 405: f"{request.url.path} does not take {request.method}."}
     codes = {404: ErrorCode.ENDPOINT_NOT_FOUND, 405: ErrorCode.METHOD_NOT_ALLOWED}
     message = messages.get(error.status_code, error.detail)
-    return error_response(
-        RequestError(
-            message, status=error.status_code, code=codes.get(error.status_code), headers=dict(error.headers or {})
-        )
+    code = codes.get(error.status_code)
+    return ErrorResponse(
+        request.scope, RequestError(message, status=error.status_code, code=code, headers=error.headers)
     )
 
 
 async def on_bug(request: Request, error: Exception) -> Response:
     """Anything that no stage foresaw: logged with its stack, answered without it."""
     log.error("%s %s failed", request.method, record_of(request.scope).endpoint, exc_info=error)
-    response = error_response(internal_error())
+    response = ErrorResponse(request.scope, internal_error())
     response.headers[REQUEST_ID_HEADER] = record_of(request.scope).id
     return response
 

@@ -17,14 +17,12 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from paraserve.admission import Caller
-from paraserve.api.errors import error_response
+from paraserve.api.errors import ErrorResponse
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError
 from paraserve.secrets import keys_in_force, spellings
-
-HEALTH_PATHS = frozenset({"/health", "/health_generate"})
-METRICS_PATHS = frozenset({"/metrics"})
-STATIC_PATHS = frozenset({"/", "/docs", "/openapi.json"})
-"""Pages of this package: the same on every server, and they hold nothing of this one."""
+from paraserve.start_error import StartError
+from paraserve.watched_files import WatchedFiles
 
 _CALLER = "caller"
 
@@ -34,8 +32,8 @@ LOOK_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
-class KeyFileError(Exception):
-    """A file of keys cannot be used. One line for the operator."""
+class KeyFileError(StartError):
+    """A file of keys cannot be used."""
 
 
 class KeyRing:
@@ -59,9 +57,10 @@ class KeyRing:
         self._digests: list[bytes] = []
         self.spellings: list[str] = []
         """What of the keys must not be shown. Kept as they are: they are in this process's memory either way."""
-        self._seen: tuple[int, int, int] | None = None
         self._looked = clock()
         if self._file is not None:
+            self._watched = WatchedFiles(self._file)
+            self._watched.changed()
             self._read(self._file)
             if len(self._digests) == len(self._given):
                 raise KeyFileError(f"--api-key-file {self._file}: holds no key")
@@ -78,25 +77,24 @@ class KeyRing:
 
     def _look_again(self, file: Path) -> None:
         self._looked = self._clock()
+        if not self._watched.changed():
+            return
         try:
-            if _version(file) == self._seen:
-                return
             self._read(file)
-        except (OSError, KeyFileError) as error:
+        except KeyFileError as error:
             log.warning("the file of API keys cannot be read, its last keys stay in force: %s", error)
         else:
             log.info("read the file of API keys again: %d keys", len(self._digests) - len(self._given))
 
     def _read(self, file: Path) -> None:
         try:
-            version, text = _version(file), file.read_text(encoding="ascii")
+            text = file.read_text(encoding="ascii")
         except OSError as error:
             raise KeyFileError(f"--api-key-file {file}: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise KeyFileError(f"--api-key-file {file}: a key is visible ASCII characters without spaces") from error
         lines = [line.strip() for line in text.splitlines()]
         self._admit([line for line in lines if line and not line.startswith("#")])
-        self._seen = version
 
     def _admit(self, from_file: Iterable[str]) -> None:
         keys = [*self._given, *from_file]
@@ -107,11 +105,6 @@ class KeyRing:
 def _digest(key: bytes) -> bytes:
     """Of one length for all, so that a comparison does not tell the length of a key."""
     return hashlib.sha256(key).digest()
-
-
-def _version(file: Path) -> tuple[int, int, int]:
-    status = file.stat()
-    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 class ApiKeys:
@@ -130,10 +123,10 @@ class ApiKeys:
         error = RequestError(
             "A valid API key is needed: send it as `Authorization: Bearer KEY`.",
             status=401,
-            code="invalid_api_key",
+            code=ErrorCode.INVALID_API_KEY,
             headers={"www-authenticate": "Bearer"},
         )
-        await error_response(error)(scope, receive, send)
+        await ErrorResponse(scope, error)(scope, receive, send)
 
     def _admits(self, scope: Scope) -> bool:
         scheme, _, sent = Headers(scope=scope).get("authorization", "").partition(" ")

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
 
 from paraserve import __version__
-from paraserve.api.endpoints import ENDPOINTS, EVERYWHERE, FIELD_TEXTS, STATUS_TEXTS, Endpoint
 from paraserve.protocol.errors import ErrorBody
 from paraserve.protocol.messages import AnyMessage
 from paraserve.protocol.tools import NamedToolChoice, ToolDefinition
+
+if TYPE_CHECKING:
+    from paraserve.api.endpoints import Endpoint
 
 _REF = "#/components/schemas/{name}"
 _FREE_FIELDS: Mapping[str, Any] = {
@@ -22,18 +28,46 @@ _FREE_FIELDS: Mapping[str, Any] = {
 """Fields that are decoded as free objects, since a chat template may read more of them, and the types that they are
 then checked with."""
 
+STATUS_TEXTS: Mapping[int, str] = {
+    200: "Success",
+    400: "The request is wrong: `param` names the field, or the input does not fit",
+    401: "A valid API key is needed",
+    404: "The model is not served here",
+    413: "The body is larger than the server takes, or the input does not fit",
+    415: "The body is compressed in a way that is not known",
+    429: "Too many requests",
+    500: "A bug of the server",
+    502: "The engine failed or is not there",
+    503: "No room, or about to stop: `Retry-After` says when to come back",
+    504: "The engine has been silent for too long",
+}
+
 _HEADERS = {
     "x-request-id": {"description": "The client's own X-Request-Id, or one made here.", "schema": {"type": "string"}}
 }
 
 
-def openapi_document(root_path: str = "") -> dict[str, Any]:
+async def describe(request: Request) -> Response:
+    """Made when it is first asked for, and kept."""
+    app = request.app.state
+    document = _encoded(app.endpoints, app.deployment.settings.root_path)
+    return Response(document, media_type="application/json")
+
+
+@cache
+def _encoded(endpoints: tuple[Endpoint, ...], root_path: str) -> bytes:
+    return msgspec.json.encode(openapi_document(endpoints, root_path))
+
+
+def openapi_document(endpoints: Sequence[Endpoint], root_path: str = "") -> dict[str, Any]:
     """OpenAPI 3.1.
 
     Args:
+        endpoints: those without a summary are left out.
         root_path: the path under which a proxy shows the server.
     """
-    types = _types()
+    endpoints = [endpoint for endpoint in endpoints if endpoint.summary]
+    types = _types(endpoints)
     found, components = msgspec.json.schema_components([*types, *_FREE_FIELDS.values()], ref_template=_REF)
     schemas = dict(zip(map(_key, types), found, strict=False))
     free = dict(zip(_FREE_FIELDS, found[len(types) :], strict=True))
@@ -43,8 +77,9 @@ def openapi_document(root_path: str = "") -> dict[str, Any]:
             if isinstance(schema.get("default"), tuple | frozenset):  # as JSON has them
                 schema["default"] = sorted(schema["default"])
     paths: dict[str, dict[str, Any]] = {}
-    for endpoint in ENDPOINTS:
-        paths.setdefault(endpoint.path, {})[endpoint.method] = _operation(endpoint, schemas)
+    for endpoint in endpoints:
+        path = re.sub(r":\w+}", "}", endpoint.path)
+        paths.setdefault(path, {})[endpoint.method.lower()] = _operation(endpoint, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -55,7 +90,7 @@ def openapi_document(root_path: str = "") -> dict[str, Any]:
         },
         "servers": [{"url": root_path or "/"}],
         "security": [{}, {"bearer": []}],
-        "tags": [{"name": name} for name in dict.fromkeys(endpoint.group for endpoint in ENDPOINTS)],
+        "tags": [{"name": name} for name in dict.fromkeys(endpoint.group for endpoint in endpoints)],
         "paths": paths,
         "components": {
             "schemas": components,
@@ -66,9 +101,9 @@ def openapi_document(root_path: str = "") -> dict[str, Any]:
     }
 
 
-def _types() -> list[Any]:
+def _types(endpoints: Sequence[Endpoint]) -> list[Any]:
     wanted: dict[str, Any] = {_key(ErrorBody): ErrorBody}
-    for endpoint in ENDPOINTS:
+    for endpoint in endpoints:
         for type_ in (endpoint.takes, endpoint.answer, endpoint.stream):
             if type_ is not None and not isinstance(type_, str):
                 wanted[_key(type_)] = type_
@@ -80,16 +115,13 @@ def _key(type_: Any) -> str:
 
 
 def _describe(component: dict[str, Any], free: Mapping[str, Any]) -> None:
-    """Field texts, and the shape of free fields, where a request has them."""
-    if not component.get("title", "").endswith("Request"):
-        return
-    for name, schema in component["properties"].items():
-        if name in free:
-            default = {"default": schema["default"]} if "default" in schema else {}
+    """The shape of free fields, where a request has them."""
+    if component.get("title", "").endswith("Request"):
+        for name in component["properties"].keys() & free.keys():
+            schema = component["properties"][name]
+            kept = {key: schema[key] for key in ("default", "description") if key in schema}
             schema.clear()
-            schema.update(free[name], **default)
-        if name in FIELD_TEXTS:
-            schema["description"] = FIELD_TEXTS[name]
+            schema.update(free[name], **kept)
 
 
 def _operation(endpoint: Endpoint, schemas: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +155,7 @@ def _responses(endpoint: Endpoint, schemas: Mapping[str, Any]) -> dict[str, Any]
         content["text/event-stream"] = {"schema": _events(schemas[_key(endpoint.stream)])}
     responses = {"200": {"description": STATUS_TEXTS[200], "headers": _HEADERS, "content": content}}
     error = {"application/json": {"schema": schemas[_key(ErrorBody)]}}
-    for status in sorted({*endpoint.errors, *EVERYWHERE}):
+    for status in endpoint.errors:
         responses[str(status)] = {"description": STATUS_TEXTS[status], "headers": _HEADERS, "content": error}
     return responses
 

@@ -1,99 +1,29 @@
-"""From reply events to an HTTP response: whole, streamed, or streamed after a preflight.
+"""A reply's place among those that generate, and its run as the frames of a stream.
 
-The same events feed all three; a run hands them on as they come. By default the head of a stream goes out at once and
-an early failure is an event of the stream; the preflight policy holds the head until the first chunk is there, so that
-it has its true status.
+By default the head of a stream goes out at once and an early failure is an event of the stream; the preflight policy
+holds the head until the first chunk is there, so that it has its true status.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from paraserve.admission import Admission, Leave
-from paraserve.api.errors import as_request_error, encode_error
+from paraserve.api.encoders.shape import StreamEncoder
+from paraserve.api.errors import as_request_error
 from paraserve.api.keys import caller_of
-from paraserve.api.observed import record_of
-from paraserve.api.streams import DONE, EventStream, Write, event, unless_gone
+from paraserve.api.streams import Write, unless_gone
 from paraserve.engines.base import EngineError
 from paraserve.generation.events import ReplyEvent
 from paraserve.generation.run import Take
 from paraserve.observability.record import RequestRecord
-from paraserve.policies.base import PolicyLedger, ReplyRules
 
 RunReply = Callable[[Take], Coroutine[Any, Any, None]]
 """Runs a reply, once; raises `EngineError`."""
-
-
-class Fold(Protocol):
-    def take(self, event: ReplyEvent) -> None: ...
-    def response(self) -> bytes: ...
-
-
-class StreamEncoder(Protocol):
-    def encode(self, event: ReplyEvent) -> bytes: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyOptions:
-    """How a reply leaves.
-
-    Args:
-        note_rules: writes into the ledger what the policies do to a reply's form; called when there is a reply.
-        keep_alive: seconds, 0 is off.
-    """
-
-    rules: ReplyRules
-    ledger: PolicyLedger
-    note_rules: Callable[[], None]
-    keep_alive: float = 0.0
-
-
-async def whole(request: Request, run: RunReply, fold: Fold, options: ReplyOptions) -> Response:
-    """The response once the last event is there. Raises `EngineError` when the run failed, `RequestError` when there is
-    no room for it, and `ClientGone`."""
-
-    def take(events: Sequence[ReplyEvent]) -> None:
-        for reply_event in events:
-            fold.take(reply_event)
-
-    leave = await _admitted(request)
-    try:
-        await unless_gone(request, run(take))
-    finally:
-        leave()
-    body = fold.response()
-    options.note_rules()
-    return Response(body, media_type="application/json", headers=options.ledger.headers)
-
-
-async def streamed(request: Request, run: RunReply, encoder: StreamEncoder, options: ReplyOptions) -> EventStream:
-    """The response that sends events as they come.
-
-    Raises:
-        RequestError: there is no room for it.
-        EngineError: only where the preflight holds the head.
-        ClientGone: the client left while the head was held.
-    """
-    reply = StreamedReply(run, encoder, record_of(request.scope))
-    async with AsyncExitStack() as stack:
-        stack.callback(await _admitted(request))
-        stack.push_async_callback(reply.aclose)
-        if options.rules.preflight:
-            try:
-                await unless_gone(request, reply.first(options.rules.preflight_seconds))
-            except EngineError:
-                options.ledger.used("preflight", False, True)
-                raise
-        close = stack.pop_all().aclose
-    options.note_rules()
-    return EventStream(reply.write_to, close=close, headers=options.ledger.headers, keep_alive=options.keep_alive)
 
 
 def check_admission(request: Request) -> None:
@@ -102,7 +32,7 @@ def check_admission(request: Request) -> None:
     admission.check(caller_of(request.scope))
 
 
-async def _admitted(request: Request) -> Leave:
+async def admitted(request: Request) -> Leave:
     """Wait for a place among the requests that generate. What is returned gives it back."""
     admission: Admission = request.app.state.admission
     caller = caller_of(request.scope)
@@ -118,6 +48,7 @@ class StreamedReply:
 
     def __init__(self, run: RunReply, encoder: StreamEncoder, record: RequestRecord) -> None:
         self._run = run
+        self._encoder = encoder
         self._encode = encoder.encode
         self._record = record
         self._ahead: asyncio.Future[None] | None = None
@@ -146,9 +77,9 @@ class StreamedReply:
             await (self._run(self._take) if self._ahead is None else self._ahead)
         except EngineError as error:
             self._record.fail(error.status, error.code)
-            behind = write(event(encode_error(as_request_error(error).body)))
+            behind = write(self._encoder.failure(as_request_error(error)))
         else:
-            behind = write(DONE)
+            behind = write(self._encoder.end())
         if behind is not None:
             await behind
 

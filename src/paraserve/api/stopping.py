@@ -6,7 +6,7 @@ import asyncio
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from paraserve.api.errors import error_response, stopping
+from paraserve.api.errors import ErrorResponse, stopping
 from paraserve.api.observed import record_of
 
 
@@ -21,5 +21,5 @@ class StopAnswers:
             await self._app(scope, receive, send)
         except asyncio.CancelledError:
             if not record_of(scope).status:
-                await error_response(stopping())(scope, receive, send)
+                await ErrorResponse(scope, stopping())(scope, receive, send)
             raise

@@ -18,9 +18,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from paraserve.api.direct_body import DirectBody, direct_body_of
-from paraserve.api.errors import encode_error, internal_error, stopping
+from paraserve.api.errors import internal_error, stopping
 from paraserve.api.observed import record_of
 from paraserve.observability.record import CLIENT_CLOSED_REQUEST
+from paraserve.protocol.errors import RequestError
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +95,7 @@ class EventStream:
     Args:
         body: writes the events; the stream ends with it.
         close: ends the work behind the body; called when the response is over, however it ended.
+        failure: the frames that tell of one.
         headers: further response headers, lower case.
         keep_alive: seconds of silence after which a comment is sent; 0 is never.
     """
@@ -103,11 +105,13 @@ class EventStream:
         body: Callable[[Write], Awaitable[None]],
         *,
         close: Callable[[], Awaitable[None]],
+        failure: Callable[[RequestError], bytes],
         headers: Mapping[str, str],
         keep_alive: float = 0.0,
     ) -> None:
         self._body = body
         self._close = close
+        self._failure = failure
         self._headers = headers
         self._keep_alive = keep_alive
         self._last = 0.0
@@ -123,7 +127,7 @@ class EventStream:
             await asyncio.wait({pump, *others}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             await _cancel(pump, *others)
-            await _write(send, event(encode_error(stopping().body)), more=False)
+            await _write(send, self._failure(stopping()), more=False)
             raise
         finally:
             if not pump.done():
@@ -134,7 +138,7 @@ class EventStream:
             log.error("%s failed after its head was sent", scope["path"], exc_info=bug)
             failure = internal_error()
             record_of(scope).fail(failure.status, failure.code)
-            await _write(send, event(encode_error(failure.body)), more=False)
+            await _write(send, self._failure(failure), more=False)
 
     async def _pump(self, send: Send) -> None:
         headers = {

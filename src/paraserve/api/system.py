@@ -9,10 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from paraserve import __version__
-from paraserve.api.common import deployment_of, json_response, reply_id
-from paraserve.api.errors import error_response
+from paraserve.api.body import deployment_of, json_response
+from paraserve.api.errors import ErrorResponse
 from paraserve.api.server_facts import EngineFacts, Health, ServerInfo, Versions
 from paraserve.api.streams import unless_gone
+from paraserve.api.turn import reply_id
 from paraserve.deployment import Deployment
 from paraserve.engines.base import EngineError, EngineRequest, Sampling
 from paraserve.policies.table import PolicyList
@@ -51,8 +52,9 @@ async def health_generate(request: Request) -> Response:
     try:
         await unless_gone(request, _one_token(deployment))
     except EngineError as error:
-        return error_response(
-            RequestError(f"The engine does not generate: {error.message}", status=503, code=ErrorCode.ENGINE_UNHEALTHY)
+        return ErrorResponse(
+            request.scope,
+            RequestError(f"The engine does not generate: {error.message}", status=503, code=ErrorCode.ENGINE_UNHEALTHY),
         )
     return json_response(Health())
 

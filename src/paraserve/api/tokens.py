@@ -11,11 +11,12 @@ from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
-from paraserve.api.body import read_body
-from paraserve.api.chat import begin_turn, prepare_prompt
-from paraserve.api.common import attributed, check_token_ids, deployment_of, json_response
+from paraserve.api.body import deployment_of, json_response, read_body
+from paraserve.api.chat import ChatTurn
 from paraserve.api.observed import record_of
+from paraserve.deployment import Deployment
 from paraserve.protocol.chat import decode_chat
+from paraserve.protocol.sampling import check_token_ids
 from paraserve.protocol.tokenize import (
     DetokenizeResponse,
     RenderResponse,
@@ -27,17 +28,23 @@ from paraserve.protocol.tokenize import (
 
 
 async def tokenize(request: Request) -> Response:
+    asked = decode_tokenize(await read_body(request))
+    if asked.prompt is None:
+        turn = ChatTurn(request, asked, generates=False)
+        with turn.attributed():
+            prompt = await turn.prompt()
+        return _tokens(request, asked, prompt.token_ids, prompt.text)
+    deployment = _reads_model(request, asked.model)
+    ids = await deployment.encode(asked.prompt, add_special_tokens=asked.add_special_tokens is not False)
+    return _tokens(request, asked, ids, asked.prompt)
+
+
+def _reads_model(request: Request, model: str | None) -> Deployment:
+    """Raises `RequestError` for a model that is not served here."""
     deployment = deployment_of(request)
-    asked = decode_tokenize(await read_body(request, deployment.settings.max_body_size))
-    record_of(request.scope).read(deployment.asked_model(asked.model), stream=False)
-    deployment.model_name(asked.model)
-    if asked.prompt is not None:
-        ids = await deployment.encode(asked.prompt, add_special_tokens=asked.add_special_tokens is not False)
-        return _tokens(request, asked, ids, asked.prompt)
-    turn = begin_turn(deployment, asked)
-    with attributed(turn.ledger, turn.rules):
-        prompt = await prepare_prompt(turn)
-    return _tokens(request, asked, prompt.token_ids, prompt.text)
+    record_of(request.scope).read(deployment.asked_model(model), stream=False)
+    deployment.model_name(model)
+    return deployment
 
 
 def _tokens(request: Request, asked: TokenizeRequest, ids: list[int], text: str) -> Response:
@@ -56,31 +63,23 @@ def _tokens(request: Request, asked: TokenizeRequest, ids: list[int], text: str)
 
 
 async def detokenize(request: Request) -> Response:
-    deployment = deployment_of(request)
-    asked = decode_detokenize(await read_body(request, deployment.settings.max_body_size))
-    record_of(request.scope).read(deployment.asked_model(asked.model), stream=False)
-    deployment.model_name(asked.model)
-    check_token_ids(asked.tokens, deployment, "tokens")
-    text = await asyncio.to_thread(
-        deployment.tokenizer.decode, asked.tokens, skip_special_tokens=asked.skip_special_tokens
-    )
+    asked = decode_detokenize(await read_body(request))
+    tokenizer = _reads_model(request, asked.model).tokenizer
+    check_token_ids(asked.tokens, tokenizer.vocab_size, "tokens")
+    text = await asyncio.to_thread(tokenizer.decode, asked.tokens, skip_special_tokens=asked.skip_special_tokens)
     return json_response(DetokenizeResponse(text=text, prompt=text))
 
 
 async def render_chat(request: Request) -> Response:
     """The prompt of a chat request, as it would be sent to the engine, and what was adapted on the way."""
-    deployment = deployment_of(request)
-    sent = decode_chat(await read_body(request, deployment.settings.max_body_size))
-    record_of(request.scope).read(deployment.asked_model(sent.model), stream=False)
-    deployment.model_name(sent.model)
-    turn = begin_turn(deployment, sent)
-    with attributed(turn.ledger, turn.rules):
-        prompt = await prepare_prompt(turn)
+    turn = ChatTurn(request, decode_chat(await read_body(request)), generates=False)
+    with turn.attributed():
+        prompt = await turn.prompt()
     rendered = RenderResponse(
         text=prompt.text,
         tokens=prompt.token_ids,
         count=len(prompt.token_ids),
-        max_model_len=deployment.context_length,
+        max_model_len=turn.deployment.context_length,
         reply_starts=prompt.start.value,
         prefill=prompt.prefill,
         normalizations=list(prompt.normalizations),

@@ -180,7 +180,6 @@ class BalancedEngine:
 
 def _common(one: EngineInfo, other: EngineInfo) -> EngineInfo:
     return EngineInfo(
-        model=one.model,
         context_length=min(one.context_length, other.context_length),
         vocab_size=one.vocab_size,
         eos_token_ids=one.eos_token_ids,

@@ -13,6 +13,8 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from paraserve.start_error import StartError
+
 ConstraintKind = Literal["json_schema", "json_object", "regex", "ebnf", "lark", "structural_tag"]
 
 
@@ -75,7 +77,6 @@ class MediaItem:
 
     kind: Literal["image", "video", "audio"]
     url: str
-    detail: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,6 @@ class EngineChunk(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    model: str
     context_length: int
     vocab_size: int
     eos_token_ids: frozenset[int] = frozenset()
@@ -163,23 +163,19 @@ class EngineError(Exception):
         status: 400 to 499 for a request that the engine refuses, 502/503/504 for its own failures.
         code: a word for ``error.code`` (``engine_error``, ``engine_unreachable``, ``engine_timeout``, …).
         message: safe to show to a client: no path, no repr, no stack.
-        retryable: whether the same request may succeed later.
         param: the field of the client's request that is to blame, where known.
     """
 
-    def __init__(
-        self, status: int, code: str, message: str, *, retryable: bool = False, param: str | None = None
-    ) -> None:
+    def __init__(self, status: int, code: str, message: str, *, param: str | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
         self.message = message
-        self.retryable = retryable
         self.param = param
 
 
-class EngineStartError(Exception):
-    """The engine cannot start. The message is one line for the operator: what is wrong and what to do."""
+class EngineStartError(StartError):
+    """The engine cannot start."""
 
 
 class Engine(Protocol):

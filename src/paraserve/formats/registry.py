@@ -6,18 +6,13 @@ tokenizer's added tokens, never a path or a model id: what the template spells i
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from paraserve.formats.declared.content import UnsupportedTemplateError
-from paraserve.formats.declared.response_template import read_response_template
 from paraserve.formats.families import FORMATS
 from paraserve.formats.spec import Format
-
-log = logging.getLogger(__name__)
 
 _BY_NAME = {format.name: format for format in FORMATS}
 
@@ -201,29 +196,12 @@ _TOKEN_SIGNS = (
 )
 
 
-def detect(
-    chat_template: str | None,
-    added_tokens: Collection[str] = (),
-    response_template: Mapping[str, Any] | None = None,
-) -> Format | None:
-    """The format that a checkpoint writes; None when nothing speaks for any (the caller takes ``plain`` and warns).
+def detect(chat_template: str | None, added_tokens: Collection[str] = ()) -> Format | None:
+    """The format that a checkpoint of a known family writes; None when nothing speaks for any.
 
     A template has the say; the tokens are asked only where there is none, since a vocabulary often holds markers that
-    a checkpoint was never trained to write. A declared ``response_template`` serves where the chat template is of no
-    known family: our own descriptions know the separators, which a declaration does not. One that cannot be run is
-    not used, with a warning.
+    a checkpoint was never trained to write.
     """
-    found = _detect_family(chat_template, added_tokens)
-    if response_template is None or (found is not None and found.name != "think"):
-        return found
-    try:
-        return read_response_template(response_template)
-    except UnsupportedTemplateError as error:
-        log.warning("the checkpoint's response_template is not used: %s", error)
-        return found
-
-
-def _detect_family(chat_template: str | None, added_tokens: Collection[str]) -> Format | None:
     if chat_template:
         for sign in _TEMPLATE_SIGNS:
             found = all(re.search(pattern, chat_template) for pattern in sign.has)

@@ -22,9 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
-
-from paraserve.formats.declared.regions import RegionKind, Regions
+from typing import Literal, Protocol
 
 IdStyle = Literal["generic", "counted", "nine"]
 """``call_`` and 24 hex digits; ``functions.{name}:{index}`` counted over the conversation; nine alphanumerics."""
@@ -133,6 +131,32 @@ class Channels:
     """What the rest of a header begins with whose opener the prompt has written."""
 
 
+class Declaration(Protocol):
+    """A message as a checkpoint declares it (`declared/`), where that says more than a description can."""
+
+    @property
+    def unwritten(self) -> str:
+        """Why no spelling of calls can be given to write (`Format.calls`); empty where one can."""
+        ...
+
+    @property
+    def literals(self) -> Iterator[str]:
+        """All literal pieces of delimiters."""
+        ...
+
+    @property
+    def call_ends(self) -> tuple[str, ...]:
+        """What ends a region of calls wherever it stands."""
+        ...
+
+    def spells(self, opening: str, name: str) -> bool:
+        """Whether what opens a call, with arguments behind it, is read as one of this name."""
+        ...
+
+    def without_calls(self) -> Declaration: ...
+    def without_reasoning(self) -> Declaration: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """What one family emits. ``calls[0]`` is what is written; the others are understood as well."""
@@ -141,8 +165,8 @@ class Format:
     reasoning: Reasoning | None = None
     calls: tuple[Calls, ...] = ()
     channels: Channels | None = None
-    regions: Regions | None = None
-    """A declaration that says more than a description can. Replies are read by it; ``calls`` is only written then."""
+    declared: Declaration | None = None
+    """Replies are read by it where there is one; ``calls`` is only written then."""
     lead: str = ""
     """Separator that the model writes after a bare header, or after a block of reasoning that the prompt closed."""
     content_open: str = ""
@@ -182,8 +206,8 @@ def compose(reasoning: Format, tools: Format) -> Format:
     """
     if reasoning == tools:
         return tools
-    if reasoning.regions or tools.regions:
-        return _compose_regions(reasoning, tools)
+    if reasoning.declared or tools.declared:
+        return _compose_declared(reasoning, tools)
     framed = [f.name for f in (reasoning, tools) if f.channels or f.frame_markers]
     if framed and (reasoning.reasoning or reasoning.channels) and (tools.calls or tools.channels):
         raise ValueError(f"format {framed[0]!r} cannot be combined with another: it frames the whole reply")
@@ -200,12 +224,12 @@ def compose(reasoning: Format, tools: Format) -> Format:
     )
 
 
-def _compose_regions(reasoning: Format, tools: Format) -> Format:
+def _compose_declared(reasoning: Format, tools: Format) -> Format:
     """One half of a declaration; the other half can only be nothing."""
-    if tools == PLAIN and reasoning.regions:
-        return replace(reasoning, calls=(), regions=reasoning.regions.without(RegionKind.CALLS))
-    if reasoning == PLAIN and tools.regions:
-        return replace(tools, reasoning=None, regions=tools.regions.without(RegionKind.REASONING))
+    if tools == PLAIN and reasoning.declared:
+        return replace(reasoning, calls=(), declared=reasoning.declared.without_calls())
+    if reasoning == PLAIN and tools.declared:
+        return replace(tools, reasoning=None, declared=tools.declared.without_reasoning())
     raise ValueError("the checkpoint's response_template cannot be combined with another format")
 
 
@@ -253,8 +277,8 @@ def fill(template: str, **fields: str) -> str:
 
 
 def _literals(format: Format) -> Iterator[str]:
-    if format.regions:
-        yield from format.regions.literals
+    if format.declared:
+        yield from format.declared.literals
     templates = [*format.frame_markers]
     if format.reasoning:
         templates += [format.reasoning.open, format.reasoning.close]

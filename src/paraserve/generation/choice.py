@@ -135,7 +135,7 @@ class Choice:
         if finish is None and not self._by_token and (delta := self._advance_plainly(chunk.token_ids)) is not None:
             return delta
         if finish is not None and finish.reason == "abort":
-            raise EngineError(502, "engine_aborted", "The engine aborted the generation.", retryable=True)
+            raise EngineError(502, "engine_aborted", "The engine aborted the generation.")
         token_ids = chunk.token_ids
         room = self._max_tokens - self.completion_tokens
         if len(token_ids) > room:

@@ -78,7 +78,7 @@ async def _generate(engine: Engine, run: EngineRun, take: Take) -> list[ReplyEve
             if (behind := take(events)) is not None:
                 await behind
         else:
-            raise EngineError(502, "engine_error", "The engine ended the reply without saying why.", retryable=True)
+            raise EngineError(502, "engine_error", "The engine ended the reply without saying why.")
     except EngineError as error:
         timings.failure = error
         raise

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from paraserve.engines.base import Sampling
-from paraserve.protocol.sampling import SamplingFields, check_stop_token_ids, logit_bias_ids
+from paraserve.protocol.sampling import SamplingFields, check_token_ids, logit_bias_ids
 
 _API_DEFAULTS: dict[str, float] = {
     "temperature": 1.0,
@@ -54,6 +54,7 @@ def resolve_sampling(
         sent = getattr(request, name)
         return sent if sent is not None else defaults.get(name, _API_DEFAULTS[name])
 
+    check_token_ids(request.stop_token_ids or (), vocab_size, "stop_token_ids")
     top_k = int(value("top_k"))
     return Sampling(
         max_tokens=max_tokens,
@@ -65,7 +66,7 @@ def resolve_sampling(
         frequency_penalty=value("frequency_penalty"),
         repetition_penalty=value("repetition_penalty"),
         seed=None if request.seed is None else request.seed % _SEED_SPACE,
-        stop_token_ids=check_stop_token_ids(request.stop_token_ids, vocab_size),
+        stop_token_ids=tuple(request.stop_token_ids or ()),
         logit_bias=logit_bias_ids(request.logit_bias, vocab_size),
         ignore_eos=bool(request.ignore_eos),
         min_tokens=request.min_tokens or 0,

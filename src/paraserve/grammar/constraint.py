@@ -61,7 +61,7 @@ def tool_call_constraint(
     if not chosen:
         why = f"no tool is named {choice!r}" if choice != "required" else "there are no tools to call"
         raise GrammarError(why, keyword="tool_choice", path="tool_choice")
-    if format.regions and choice == "auto":
+    if format.declared and choice == "auto":
         why = f"the format {format.name!r} is read by a declaration, of which free text cannot be kept apart"
         raise GrammarError(why, keyword="strict", path="tools")
     plan = _Plan(format, target, start, parallel, lenient)
@@ -95,7 +95,7 @@ def response_format_constraint(
     spelling = replace(JSON, avoid=plan.content_markers(calls=bool(tools)))
     value = ValueWriter(spelling, plan.scope("content", path, read, lenient=lenient)).value(read.root)
     body = plan.content(value)
-    if tools and format.calls and not format.regions:
+    if tools and format.calls and not format.declared:
         plan.add_tools(list(enumerate(tools)), enforce_all=False)
         body = tree.choice([body, plan.only_calls()])
     return plan.write(body, tokens)
@@ -143,23 +143,23 @@ class _Plan:
     @property
     def ends_reply(self) -> bool:
         """Whether a call's close is the end of the reply, so that there can be only one."""
-        endless = self.format.regions is not None and not self.format.regions.call_ends
+        endless = self.format.declared is not None and not self.format.declared.call_ends
         return endless or self.spelling.close in self.format.stop_tokens
 
     def add_tools(self, chosen: Sequence[tuple[int, ToolSpec]], *, enforce_all: bool) -> None:
-        regions = self.format.regions
+        declared = self.format.declared
         if not self.format.calls:
-            why = regions.unwritten if regions and regions.unwritten else "it has no tool calls"
+            why = declared.unwritten if declared and declared.unwritten else "it has no tool calls"
             raise GrammarError(f"the format {self.format.name!r}: {why}", keyword="tools", path="tools")
         for index, tool in chosen:
-            if regions and not regions.spells(self.written_opening(tool.name), tool.name):
+            if declared and not declared.spells(self.written_opening(tool.name), tool.name):
                 why = f"the format {self.format.name!r} cannot spell the name {tool.name!r}"
                 raise GrammarError(why, keyword="name", path=f"tools[{index}].function.name")
             path = f"tools[{index}].function.parameters"
             enforce = enforce_all or tool.strict
             schema = self.parameters(tool, path, enforce=enforce)
             scope = self.scope(str(index), path, schema, lenient=self.lenient or not enforce)
-            writer = CallWriter(self.spelling, self.format.ids, scope, regions.call_ends if regions else ())
+            writer = CallWriter(self.spelling, self.format.ids, scope, declared.call_ends if declared else ())
             self.calls.append(writer.call(tool.name, schema.root, close=self.close))
 
     def written_opening(self, name: str) -> str:

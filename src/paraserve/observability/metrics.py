@@ -31,7 +31,6 @@ OTHER_MODEL = "other"
 NO_MODEL = "none"
 NO_POLICY = "none"
 _OF_REPLY = ("endpoint", "model")
-_GENERATING = ("/v1/chat/completions", "/v1/completions")
 
 _FIRST_TOKEN = (
     0.01,
@@ -66,13 +65,21 @@ class Metrics:
 
     Args:
         models: the served names.
+        endpoints: paths of those that generate.
         policies: names of the policies that may change a request.
         build: labels of ``paraserve_build_info``.
     """
 
-    def __init__(self, models: Sequence[str], *, policies: Iterable[str] = (), build: dict[str, str]) -> None:
+    def __init__(
+        self,
+        models: Sequence[str],
+        *,
+        endpoints: Sequence[str] = (),
+        policies: Iterable[str] = (),
+        build: dict[str, str],
+    ) -> None:
         self.registry = CollectorRegistry()
-        self._models = tuple(models)
+        self._models, self._endpoints = tuple(models), endpoints
         self._running: set[RequestRecord] = set()
         self._declare_server()
         self._declare_tokens()
@@ -172,7 +179,7 @@ class Metrics:
         for model in self._models:
             for metric in (self._calls, self._broken_calls, self._only_reasoned):
                 metric.begin(model)
-            for endpoint in _GENERATING:
+            for endpoint in self._endpoints:
                 self._requests.begin(endpoint, model, "200", "false", NO_POLICY)
                 self._requests.begin(endpoint, model, "200", "true", NO_POLICY)
                 for metric in (self._prompt_tokens, self._cached_tokens, self._completion_tokens):

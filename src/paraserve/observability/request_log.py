@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -21,8 +21,6 @@ Detail = Literal["off", "metadata", "parameters", "bodies"]
 
 log = logging.getLogger("paraserve.requests")
 
-PROBES = frozenset({"/health", "/health_generate", "/metrics"})
-"""Endpoints that are asked every few seconds: logged at debug when all is well."""
 CONTENT_FIELDS = frozenset({"messages", "prompt", "tools", "functions", "documents", "tokens", "input"})
 """Fields of a request that are what it says and not how it is to be answered."""
 
@@ -88,10 +86,12 @@ class RequestLog:
     """Args:
     detail: how much a line says.
     size: characters shown of a body.
+    probes: endpoints that are asked every few seconds: logged at debug when all is well.
     """
 
-    def __init__(self, detail: Detail, size: int) -> None:
+    def __init__(self, detail: Detail, size: int, probes: Collection[str] = ()) -> None:
         self._detail = detail
+        self._probes = probes
         self.reply_size = size + _LONGEST_KEY if detail == "bodies" else 0
         """Bytes of a reply that the record should keep."""
         self._size = size
@@ -105,18 +105,17 @@ class RequestLog:
 
     def write(self, record: RequestRecord) -> None:
         """Write the line of a request that has ended."""
-        level = _level(record)
+        level = self._level(record)
         if self._detail != "off" and log.isEnabledFor(level):
             fields = {**line_of(record), **record.sent}
             if self.reply_size:
                 fields["reply"] = _shown(record.reply)[: self._size]
             log.log(level, "request", extra={FIELDS: fields})
 
-
-def _level(record: RequestRecord) -> int:
-    if record.status >= 500:
-        return logging.WARNING
-    return logging.DEBUG if record.endpoint in PROBES and record.status < 400 else logging.INFO
+    def _level(self, record: RequestRecord) -> int:
+        if record.status >= 500:
+            return logging.WARNING
+        return logging.DEBUG if record.endpoint in self._probes and record.status < 400 else logging.INFO
 
 
 def line_of(record: RequestRecord) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import msgspec
 
 from paraserve.policies.base import Policy, PolicyContext
 from paraserve.protocol.chat import ChatCompletionRequest
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError, from_validation
 
 Effort = Literal["minimal", "low", "medium", "high", "xhigh", "max"]
@@ -118,7 +119,7 @@ def _enabled(request: ChatCompletionRequest, field: ThinkingField | None, variab
         source, enabled = "reasoning_effort", False
     if enabled is False and variables.always:
         raise RequestError(
-            f"{source}: this model always thinks; it cannot be switched off", param=source, code="invalid_value"
+            f"{source}: this model always thinks; it cannot be switched off", param=source, code=ErrorCode.INVALID_VALUE
         )
     return enabled
 
@@ -155,7 +156,7 @@ def switch_value(value: Any, param: str) -> bool:
         return True
     if word in ("false", "0"):
         return False
-    raise RequestError(f"{param}: must be true or false", param=param, code="invalid_value")
+    raise RequestError(f"{param}: must be true or false", param=param, code=ErrorCode.INVALID_VALUE)
 
 
 POLICY = Policy(

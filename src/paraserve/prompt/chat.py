@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -25,10 +26,11 @@ from paraserve.prompt.history import HistoryAdapter
 from paraserve.prompt.media import collect_media
 from paraserve.prompt.prefill import ContinuedPrompt, continue_final
 from paraserve.prompt.shown import shows_text_beside_calls
-from paraserve.prompt.state import StartMarkers, ThinkingState, reply_start
+from paraserve.prompt.state import StartMarkers, reply_start
 from paraserve.prompt.thinking import resolve_kwargs, thinking_modes
 from paraserve.prompt.tool_declarations import declare_tools
 from paraserve.prompt.validation import check_messages
+from paraserve.protocol.chat import ChatCompletionRequest
 from paraserve.tokenizers.checkpoint import DEFAULT_TEMPLATE, TOOL_TEMPLATE, Checkpoint
 
 log = logging.getLogger(__name__)
@@ -61,29 +63,14 @@ class PromptSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ChatPromptRequest:
-    """A chat request as far as the prompt is concerned. Nothing of it is changed."""
-
-    messages: Sequence[Mapping[str, Any]]
-    tools: Sequence[Mapping[str, Any]] | None = None
-    """None or not empty: an empty list and ``tool_choice: none`` are None."""
-    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    add_generation_prompt: bool | None = None
-    """None: unless ``continue_final_message``."""
-    continue_final_message: bool = False
-    """The last message is an assistant's, and the reply goes on with its text."""
-    reasoning_effort: str | None = None
-    documents: Sequence[Mapping[str, Any]] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class PreparedPrompt:
     """Everything that later stages know about a prompt."""
 
     token_ids: list[int]
     text: str
     start: ReplyStart
-    thinking: ThinkingState
+    thinks: bool
+    """The reply is inside reasoning or may open it."""
     prefill: str = ""
     """The assistant text at the prompt's end that the reply goes on with: what follows a thought that is closed."""
     media: tuple[MediaItem, ...] = ()
@@ -146,31 +133,39 @@ class ChatPrompt:
             templates=dict(self.capabilities),
         )
 
-    async def prepare_async(self, request: ChatPromptRequest) -> PreparedPrompt:
+    async def prepare_async(self, request: ChatCompletionRequest, *, with_tools: bool = True) -> PreparedPrompt:
         """`prepare`, in a thread where the prompt is not small."""
+        prepare = partial(self.prepare, request, with_tools=with_tools)
         if _estimated_chars(request) <= SMALL_PROMPT_CHARS:
-            return self.prepare(request)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self.prepare, request)
+            return prepare()
+        return await asyncio.get_running_loop().run_in_executor(self._pool, prepare)
 
-    def prepare(self, request: ChatPromptRequest) -> PreparedPrompt:
-        """The prompt of a request. Raises `PromptError`."""
+    def prepare(self, request: ChatCompletionRequest, *, with_tools: bool = True) -> PreparedPrompt:
+        """The prompt of a request, of which nothing is changed.
+
+        Args:
+            with_tools: whether the model may call any (False for ``tool_choice: none``).
+
+        Raises:
+            PromptError: it cannot become one.
+        """
         check_messages(request.messages)
-        name = self._choose(request.tools)
+        messages: Sequence[Mapping[str, Any]] = request.messages
+        tools: Sequence[Mapping[str, Any]] | None = (request.tools or None) if with_tools else None
+        name = self._choose(tools)
         takes = self.capabilities[name]
         notes: dict[str, None] = {}
-        if request.tools and takes.renders and not takes.tools:
+        if tools and takes.renders and not takes.tools:
             self._tools_not_shown(notes)
         media = collect_media(request.messages, self._media)
-        messages, tools = request.messages, request.tools
         if self._settings.normalization == "auto":
             messages, adapted = self._adapters[name].adapt(messages)
             notes.update(dict.fromkeys(adapted))
             tools = declare_tools(tools, takes, notes) if tools else None
             # Adapting may have moved tool results: media come in the order of the prompt.
             media = collect_media(messages, self._media) if media else ()
-        kwargs = resolve_kwargs(
-            self._settings.template_kwargs, _allowed(request.template_kwargs), request.reasoning_effort, takes
-        )
+        given = _allowed(request.chat_template_kwargs or {})
+        kwargs = resolve_kwargs(self._settings.template_kwargs, given, request.reasoning_effort, takes)
         if kwargs.effort_unused:
             notes["reasoning_effort_not_used"] = None
         variables: dict[str, Any] = {**self._checkpoint.special_tokens, **kwargs.variables}
@@ -186,15 +181,13 @@ class ChatPrompt:
         refused = request.reasoning_effort == "none" and not kwargs.requested and not rendered.prefill
         if refused and start is ReplyStart.REASONING:
             raise PromptError("reasoning_effort: this model always reasons", "reasoning_effort", "unsupported_value")
-        enabled = bool(self._markers) and start is not ReplyStart.CONTENT
-        if start is ReplyStart.HEADER and kwargs.requested is False:
-            enabled = False
+        thinks = start is ReplyStart.REASONING or (start is ReplyStart.HEADER and kwargs.requested is not False)
         token_ids, text = self._tokenize(rendered.text, notes)
         return PreparedPrompt(
             token_ids=token_ids,
             text=text,
             start=start,
-            thinking=ThinkingState(start, enabled, kwargs.requested, kwargs.effort),
+            thinks=thinks,
             prefill=rendered.prefill,
             media=media,
             normalizations=tuple(notes),
@@ -216,7 +209,8 @@ class ChatPrompt:
         if DEFAULT_TEMPLATE in templates:
             return DEFAULT_TEMPLATE
         raise PromptError(
-            "this model has no chat template; the server needs one (--chat-template FILE)", code="no_chat_template"
+            "this model has no chat template; the server needs one (--chat-template FILE)",
+            code="no_chat_template",
         )
 
     def _tools_not_shown(self, notes: dict[str, None]) -> None:
@@ -227,7 +221,7 @@ class ChatPrompt:
     def _render(
         self,
         name: str,
-        request: ChatPromptRequest,
+        request: ChatCompletionRequest,
         messages: Sequence[Mapping[str, Any]],
         variables: Mapping[str, Any],
     ) -> ContinuedPrompt:
@@ -257,7 +251,7 @@ def _allowed(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
     return kwargs
 
 
-def _estimated_chars(request: ChatPromptRequest) -> int:
+def _estimated_chars(request: ChatCompletionRequest) -> int:
     """Characters that will be rendered, near enough: everything long is counted."""
     size = len(request.tools or ()) * TOOL_CHARS
     for message in request.messages:

@@ -5,6 +5,8 @@ Never knows HTTP beyond the fact that a `PromptError` is the client's fault (400
 
 from __future__ import annotations
 
+from paraserve.start_error import StartError
+
 
 class PromptError(Exception):
     """The request's messages cannot become a prompt.
@@ -22,5 +24,5 @@ class PromptError(Exception):
         self.code = code
 
 
-class CheckpointError(Exception):
-    """A checkpoint's files cannot be used. One line for the operator: what is missing or wrong, and what to do."""
+class CheckpointError(StartError):
+    """A checkpoint's files cannot be used: what is missing or wrong, and what to do."""

@@ -33,6 +33,9 @@ MEDIA_SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
 )
 """Where in a file which bytes say what it is (the formats' own specifications)."""
 
+WHOLE_DETAIL = ("auto", "high", "original")
+"""Values of ``detail`` that are served; ``low`` would cost the tokens of the whole image."""
+
 _HEAD_CHARS = 64
 """Base64 that is looked at: enough for every signature, however large the file."""
 
@@ -54,7 +57,8 @@ def collect_media(messages: Sequence[Mapping[str, Any]], kinds: frozenset[str]) 
             continue
         if kind not in kinds:
             raise PromptError(f"{path}: this model does not take {kind} input", path, ErrorCode.UNSUPPORTED_CONTENT)
-        items.append(MediaItem(kind, _url(part, path), _detail(part)))
+        _check_detail(part, path)
+        items.append(MediaItem(kind, _url(part, path)))
     return tuple(items)
 
 
@@ -100,7 +104,10 @@ def _content_type(text: str) -> str | None:
     return next(named, "application/octet-stream")
 
 
-def _detail(part: Part) -> str | None:
+def _check_detail(part: Part, path: str) -> None:
+    """Every engine takes an image in the detail that the model's own processor gives it: there is no less of it."""
     value = part.get(part["type"])
     detail = part.get("detail", value.get("detail") if isinstance(value, Mapping) else None)
-    return detail if isinstance(detail, str) else None
+    if detail is not None and detail not in WHOLE_DETAIL:
+        named = f"{path}.{part['type']}.detail"
+        raise PromptError(f"{named}: the engine has no such detail: leave it out, or say auto", named)

@@ -32,19 +32,6 @@ class StartMarkers:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ThinkingState:
-    """The one resolved answer to "does this reply reason?", for parser, grammar, usage and policies."""
-
-    start: ReplyStart
-    enabled: bool
-    """The reply is inside reasoning or may open it."""
-    requested: bool | None = None
-    """What the template kwargs (request or server default) or the effort asked for; None: nothing."""
-    effort: str | None = None
-    """The reasoning effort that the template was given."""
-
-
 def reply_start(prompt: str, markers: StartMarkers) -> ReplyStart:
     """Read the end of a prompt that waits for a reply.
 

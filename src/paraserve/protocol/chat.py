@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from paraserve.protocol.body import decode_body
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError
 from paraserve.protocol.messages import Message, check_messages
 from paraserve.protocol.sampling import SamplingFields, check_sampling
@@ -18,18 +19,31 @@ ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "
 
 
 class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
-    messages: list[Message]
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
-    logprobs: bool | None = None
-    top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
-    tools: list[Tool] | None = None
-    tool_choice: ToolChoice | None = None
-    parallel_tool_calls: bool | None = None
-    reasoning_effort: ReasoningEffort | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
+    messages: Annotated[
+        list[Message], Meta(description="The conversation. Fields that no API names reach the chat template as well.")
+    ]
+    max_tokens: Annotated[
+        int | None,
+        Meta(description="Most tokens of the reply; the room that the context has left by default (completions: 16)."),
+    ] = None
+    max_completion_tokens: Annotated[int | None, Meta(description="Wins over max_tokens.")] = None
+    logprobs: Annotated[bool | None, Meta(description="Log probabilities of the reply's tokens.")] = None
+    top_logprobs: Annotated[
+        Annotated[int, Meta(ge=0, le=20)] | None, Meta(description="How many alternatives for each token.")
+    ] = None
+    tools: Annotated[list[Tool] | None, Meta(description="Functions that the model may call.")] = None
+    tool_choice: Annotated[
+        ToolChoice | None, Meta(description="none, auto, required, or an object that names a function.")
+    ] = None
+    parallel_tool_calls: Annotated[bool | None, Meta(description="false gives the first call only.")] = None
+    reasoning_effort: Annotated[
+        ReasoningEffort | None, Meta(description="How much to think, where the model's template knows such a thing.")
+    ] = None
+    chat_template_kwargs: Annotated[dict[str, Any] | None, Meta(description="Variables for the chat template.")] = None
     add_generation_prompt: bool | None = None
-    continue_final_message: bool | None = None
+    continue_final_message: Annotated[
+        bool | None, Meta(description="Go on with the last message instead of beginning a reply.")
+    ] = None
     documents: list[dict[str, Any]] | None = None
     thinking: Any = None
     """The vendor field of Kimi's API: read by its policy only."""
@@ -40,6 +54,16 @@ class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
         if self.max_completion_tokens is not None:
             return "max_completion_tokens", self.max_completion_tokens
         return "max_tokens", self.max_tokens
+
+    @property
+    def alternatives(self) -> tuple[str, int | None]:
+        """The field that says how many a token shall have, and how many; None: no log probabilities."""
+        return "top_logprobs", (self.top_logprobs or 0) if self.logprobs else None
+
+    @property
+    def scores_prompt(self) -> bool:
+        """Whether it wants log probabilities of the prompt: this API has none."""
+        return False
 
 
 ChatRequest = TypeVar("ChatRequest", bound=ChatCompletionRequest)
@@ -59,9 +83,11 @@ def check_chat(request: ChatRequest) -> ChatRequest:
     check_tools(request.tools)
     field, limit = request.output_limit
     if limit is not None and limit < 1:
-        raise RequestError(f"{field}: must be at least 1", param=field, code="invalid_value")
+        raise RequestError(f"{field}: must be at least 1", param=field, code=ErrorCode.INVALID_VALUE)
     if request.top_logprobs and not request.logprobs:
-        raise RequestError("top_logprobs: needs logprobs to be true", param="top_logprobs", code="invalid_value")
+        raise RequestError(
+            "top_logprobs: needs logprobs to be true", param="top_logprobs", code=ErrorCode.INVALID_VALUE
+        )
     return msgspec.structs.replace(request, messages=messages)
 
 

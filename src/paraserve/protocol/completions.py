@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from paraserve.protocol.body import decode_body
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError
 from paraserve.protocol.sampling import SamplingFields, check_sampling
 from paraserve.protocol.usage import UsageInfo
@@ -16,13 +18,33 @@ DEFAULT_MAX_TOKENS = 16
 
 
 class CompletionRequest(SamplingFields, frozen=True, kw_only=True):
-    prompt: str | list[Any]
+    prompt: Annotated[
+        str | list[Any], Meta(description="A text, several texts, token ids, or several lists of token ids.")
+    ]
     """A text, several texts, token ids, or several lists of token ids (checked by `decode_completion`)."""
-    max_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    logprobs: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
-    echo: bool | None = None
+    max_tokens: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Meta(description="Most tokens of the reply; the room that the context has left by default (completions: 16)."),
+    ] = None
+    logprobs: Annotated[
+        Annotated[int, Meta(ge=0, le=20)] | None, Meta(description="Log probabilities of the reply's tokens.")
+    ] = None
+    echo: Annotated[bool | None, Meta(description="Begin with the prompt.")] = None
     suffix: str | None = None
-    best_of: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    best_of: Annotated[int, Meta(ge=1)] | None = None
+
+    @property
+    def output_limit(self) -> tuple[str, int | None]:
+        """As in `ChatCompletionRequest`, like the next two."""
+        return "max_tokens", self.max_tokens
+
+    @property
+    def alternatives(self) -> tuple[str, int | None]:
+        return "logprobs", self.logprobs
+
+    @property
+    def scores_prompt(self) -> bool:
+        return bool(self.echo) and self.logprobs is not None
 
     @property
     def prompts(self) -> list[str | list[int]]:
@@ -46,16 +68,18 @@ def decode_completion(body: bytes) -> CompletionRequest:
         raise RequestError(
             "suffix: filling in the middle is not supported; put the whole context into prompt",
             param="suffix",
-            code="unsupported_parameter",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
         )
     if request.best_of is not None and request.best_of != (request.n or 1):
         raise RequestError(
             "best_of: choosing the best of more completions than n is not supported",
             param="best_of",
-            code="unsupported_parameter",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
         )
     if request.max_tokens == 0 and not request.echo:
-        raise RequestError("max_tokens: must be at least 1 without echo", param="max_tokens", code="invalid_value")
+        raise RequestError(
+            "max_tokens: must be at least 1 without echo", param="max_tokens", code=ErrorCode.INVALID_VALUE
+        )
     return request
 
 
@@ -68,7 +92,7 @@ def _check_prompt(prompt: str | list[Any]) -> None:
             "prompt: must be a string, a list of strings, a list of token ids or a list of lists of token ids, and "
             "not empty",
             param="prompt",
-            code="invalid_value",
+            code=ErrorCode.INVALID_VALUE,
         )
 
 

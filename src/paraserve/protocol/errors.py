@@ -65,10 +65,6 @@ class RequestError(Exception):
         self.code = code
         self.headers = dict(headers or {})
 
-    @property
-    def body(self) -> ErrorBody:
-        return ErrorBody(ErrorDetail(self.message, error_type(self.status), self.param, self.code))
-
 
 def error_type(status: int) -> str:
     """OpenAI's ``error.type`` for a status."""

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError, from_validation
 
 Message = dict[str, Any]
@@ -91,7 +92,7 @@ def check_messages(messages: list[Message], param: str = "messages") -> list[Mes
         RequestError: 400, ``param`` names the message and field.
     """
     if not messages:
-        raise RequestError(f"{param}: at least one message is required", param=param, code="invalid_value")
+        raise RequestError(f"{param}: at least one message is required", param=param, code=ErrorCode.INVALID_VALUE)
     repaired = [_repair(message) for message in messages]
     try:
         msgspec.convert(repaired, list[AnyMessage])
@@ -124,4 +125,4 @@ def _check_parts(content: Any, param: str) -> None:
         field = part["type"]
         if field in _PART_FIELDS and field not in part:
             where = f"{param}[{j}].{field}"
-            raise RequestError(f"{where}: field required", param=where, code="missing_required_parameter")
+            raise RequestError(f"{where}: field required", param=where, code=ErrorCode.MISSING_REQUIRED_PARAMETER)

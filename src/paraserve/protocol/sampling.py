@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError
 from paraserve.protocol.unserved import UnservedFields
 
 MAX_STOP_STRINGS = 64
 MAX_STOP_CHARS = 512
 
-Seed = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-Bias = Annotated[float, msgspec.Meta(ge=-100, le=100)]
+Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Bias = Annotated[float, Meta(ge=-100, le=100)]
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
@@ -37,31 +39,56 @@ class ResponseFormat(msgspec.Struct, frozen=True):
 class SamplingFields(UnservedFields, frozen=True, kw_only=True):
     """``None`` is unset everywhere; a value that was sent, 0 and 1.0 included, is set."""
 
-    model: str | None = None
-    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
-    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    top_k: Annotated[int, msgspec.Meta(ge=-1)] | None = None
-    min_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-    presence_penalty: Annotated[float, msgspec.Meta(ge=-2, le=2)] | None = None
-    frequency_penalty: Annotated[float, msgspec.Meta(ge=-2, le=2)] | None = None
-    repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=2)] | None = None
-    seed: Seed | None = None
-    stop: str | list[str] | None = None
-    stop_token_ids: list[Annotated[int, msgspec.Meta(ge=0)]] | None = None
-    logit_bias: dict[str, Bias] | None = None
-    ignore_eos: bool | None = None
-    min_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    skip_special_tokens: bool | None = None
-    n: Annotated[int, msgspec.Meta(ge=1, le=128)] | None = None
-    stream: bool | None = None
+    model: Annotated[str | None, Meta(description="A served name; may be left out.")] = None
+    temperature: Annotated[
+        Annotated[float, Meta(ge=0, le=2)] | None,
+        Meta(description="0 is greedy. Unset: the model's generation_config, else 1."),
+    ] = None
+    top_p: Annotated[
+        Annotated[float, Meta(gt=0, le=1)] | None,
+        Meta(description="Nucleus sampling. Unset: the model's generation_config, else 1."),
+    ] = None
+    top_k: Annotated[
+        Annotated[int, Meta(ge=-1)] | None, Meta(description="Most likely tokens to sample from; -1 and 0 are off.")
+    ] = None
+    min_p: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        Meta(description="Least probability relative to the likeliest token's."),
+    ] = None
+    presence_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+    repetition_penalty: Annotated[
+        Annotated[float, Meta(gt=0, le=2)] | None,
+        Meta(description="Above 1 makes tokens that were there already less likely."),
+    ] = None
+    seed: Annotated[Seed | None, Meta(description="The same seed, request and server repeat a reply.")] = None
+    stop: Annotated[str | list[str] | None, Meta(description="Strings that end the reply; they are not shown.")] = None
+    stop_token_ids: Annotated[
+        list[Annotated[int, Meta(ge=0)]] | None, Meta(description="Tokens that end the reply.")
+    ] = None
+    logit_bias: Annotated[dict[str, Bias] | None, Meta(description="Token id to what is added to its logit.")] = None
+    ignore_eos: Annotated[bool | None, Meta(description="Go on after the end token.")] = None
+    min_tokens: Annotated[
+        Annotated[int, Meta(ge=0)] | None, Meta(description="No end token before this many tokens.")
+    ] = None
+    skip_special_tokens: Annotated[bool | None, Meta(description="false shows special tokens in the text.")] = None
+    n: Annotated[Annotated[int, Meta(ge=1, le=128)] | None, Meta(description="How many choices.")] = None
+    stream: Annotated[bool | None, Meta(description="Send the reply as server-sent events.")] = None
     stream_options: StreamOptions | None = None
-    response_format: ResponseFormat | None = None
-    regex: str | None = None
-    ebnf: str | None = None
+    response_format: Annotated[
+        ResponseFormat | None, Meta(description="A JSON object, or JSON by a schema; enforced by the engine.")
+    ] = None
+    regex: Annotated[str | None, Meta(description="A regular expression that the whole reply matches.")] = None
+    ebnf: Annotated[str | None, Meta(description="A grammar that the reply follows, in the engine's own syntax.")] = (
+        None
+    )
     user: str | None = None
     priority: int | None = None
     lora_path: str | None = None
-    cache_salt: str | None = None
+    cache_salt: Annotated[
+        str | None,
+        Meta(description="Share cached prompts only with requests of the same salt; refused where the engine cannot."),
+    ] = None
     data_parallel_rank: int | None = None
     bootstrap_host: str | None = None
     bootstrap_port: int | None = None
@@ -82,7 +109,7 @@ def check_sampling(request: SamplingFields) -> None:
         raise RequestError(
             "response_format.json_schema: field required when type is json_schema",
             param="response_format",
-            code="missing_required_parameter",
+            code=ErrorCode.MISSING_REQUIRED_PARAMETER,
         )
     _check_stop_strings(request.stop_strings)
     constraints = [
@@ -96,7 +123,9 @@ def check_sampling(request: SamplingFields) -> None:
     ]
     if len(constraints) > 1:
         raise RequestError(
-            f"{constraints[1]}: cannot be combined with {constraints[0]}", param=constraints[1], code="invalid_value"
+            f"{constraints[1]}: cannot be combined with {constraints[0]}",
+            param=constraints[1],
+            code=ErrorCode.INVALID_VALUE,
         )
 
 
@@ -106,30 +135,23 @@ def _check_stop_strings(strings: Sequence[str]) -> None:
         raise RequestError(
             f"stop: at most {MAX_STOP_STRINGS} strings of at most {MAX_STOP_CHARS} characters",
             param="stop",
-            code="invalid_value",
+            code=ErrorCode.INVALID_VALUE,
         )
 
 
-def check_stop_token_ids(token_ids: Sequence[int] | None, vocab_size: int) -> tuple[int, ...]:
-    """``stop_token_ids``, which must be ids of the vocabulary. Raises `RequestError`."""
-    if any(token_id >= vocab_size for token_id in token_ids or ()):
+def check_token_ids(token_ids: Iterable[int], vocab_size: int, param: str) -> None:
+    """Every id must be one of the vocabulary: an engine may die of another. Raises `RequestError`."""
+    if not all(0 <= token_id < vocab_size for token_id in token_ids):
         raise RequestError(
-            f"stop_token_ids: must be token ids from 0 to {vocab_size - 1}",
-            param="stop_token_ids",
-            code="invalid_value",
+            f"{param}: must be token ids from 0 to {vocab_size - 1}", param=param, code=ErrorCode.INVALID_VALUE
         )
-    return tuple(token_ids or ())
 
 
-def logit_bias_ids(bias: dict[str, float] | None, vocab_size: int) -> dict[int, float]:
+def logit_bias_ids(bias: Mapping[str, float] | None, vocab_size: int) -> dict[int, float]:
     """``logit_bias`` with its keys as token ids. Raises `RequestError` for a key that is no id of the vocabulary."""
-    ids: dict[int, float] = {}
-    for key, value in (bias or {}).items():
-        if not (key.isascii() and key.isdigit() and len(key) < 10 and int(key) < vocab_size):
-            raise RequestError(
-                f"logit_bias: keys must be token ids from 0 to {vocab_size - 1}",
-                param="logit_bias",
-                code="invalid_value",
-            )
-        ids[int(key)] = value
+    ids = {
+        int(key) if key.isascii() and key.isdigit() and len(key) < 10 else -1: value
+        for key, value in (bias or {}).items()
+    }
+    check_token_ids(ids, vocab_size, "logit_bias")
     return ids

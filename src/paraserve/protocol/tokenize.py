@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from paraserve.protocol.body import decode_body
 from paraserve.protocol.chat import ChatCompletionRequest, check_chat
@@ -13,14 +13,16 @@ from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError
 from paraserve.protocol.messages import Message
 
-TokenId = Annotated[int, msgspec.Meta(ge=0)]
+TokenId = Annotated[int, Meta(ge=0)]
 
 
 class TokenizeRequest(ChatCompletionRequest, frozen=True, kw_only=True):
     """A text (``prompt``) or a chat request, of which everything that shapes the prompt is read."""
 
-    messages: list[Message] = msgspec.field(default_factory=list)
-    prompt: str | None = None
+    messages: Annotated[list[Message], Meta(description="The conversation, in place of prompt.")] = msgspec.field(
+        default_factory=list
+    )
+    prompt: Annotated[str | None, Meta(description="A text, in place of messages.")] = None
     add_special_tokens: bool | None = None
     """Of a text; by default as ``/v1/completions`` does."""
     return_text: bool = False
@@ -37,8 +39,8 @@ class TokenizeResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 class DetokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
     tokens: list[TokenId]
-    model: str | None = None
-    skip_special_tokens: bool = False
+    model: Annotated[str | None, Meta(description="A served name; may be left out.")] = None
+    skip_special_tokens: Annotated[bool, Meta(description="false shows special tokens in the text.")] = False
 
 
 class DetokenizeResponse(msgspec.Struct, frozen=True, kw_only=True):

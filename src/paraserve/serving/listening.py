@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 
-from paraserve.serving.progress import StartError
 from paraserve.settings import ServerSettings
+from paraserve.start_error import StartError
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -14,15 +14,12 @@ import uvloop
 
 from paraserve.observability.logs import FIELDS, configure_logging
 from paraserve.settings import ServerSettings
+from paraserve.start_error import StartError
 
 START_FAILED = 1
 """The exit code of a start that failed."""
 
 log = logging.getLogger(__name__)
-
-
-class StartError(Exception):
-    """The server cannot start as configured. One line for the operator."""
 
 
 class Progress:
@@ -55,21 +52,13 @@ class Progress:
         self._stream.flush()
 
 
-def run_until_stopped(
-    settings: ServerSettings,
-    main: Callable[[Progress], Coroutine[Any, Any, int]],
-    start_errors: tuple[type[Exception], ...],
-) -> int:
-    """Run ``main`` in an event loop, with log and progress on standard error. Returns the exit code of the process.
-
-    Args:
-        start_errors: what ``main`` raises for a start that failed. Each is one line for the operator.
-    """
+def run_until_stopped(settings: ServerSettings, main: Callable[[Progress], Coroutine[Any, Any, int]]) -> int:
+    """Run ``main`` in an event loop, with log and progress on standard error. Returns the exit code of the process."""
     as_json = configure_logging(settings, sys.stderr)
     progress = Progress(sys.stderr, as_json=as_json)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(main(progress))
-    except start_errors as error:
+    except StartError as error:
         progress.fail(str(error))
         return START_FAILED

@@ -21,22 +21,21 @@ from starlette.types import ASGIApp
 
 from paraserve.api.access import key_ring
 from paraserve.api.app import create_app
-from paraserve.api.keys import KeyFileError
 from paraserve.deploy import deploy
 from paraserve.deployment import Deployment
-from paraserve.engines.base import EngineStartError
+from paraserve.engines.build import engine_of_ours
 from paraserve.observability.event_loop import watch_event_loop
-from paraserve.prompt.errors import CheckpointError
-from paraserve.serving.connection_limits import ConnectionLimits
-from paraserve.serving.http_protocol import with_limits
+from paraserve.serving.http_protocol import ConnectionLimits, with_limits
 from paraserve.serving.listening import listen, url_of
 from paraserve.serving.memory import release_startup_memory
-from paraserve.serving.progress import Progress, StartError, run_until_stopped
-from paraserve.serving.tls import Certificate, CertificateError
+from paraserve.serving.progress import Progress, run_until_stopped
+from paraserve.serving.tls import Certificate
 from paraserve.settings import ServerSettings
 
-START_ERRORS = (EngineStartError, CheckpointError, StartError, KeyFileError, CertificateError)
-"""What can be wrong at a start. Each is one line for the operator."""
+IDLE_CONNECTION_SECONDS = 75
+"""How long a kept-alive connection may be idle: longer than the pools of usual clients and proxies keep theirs, so
+that it is they who close."""
+
 LAST_WORDS_SECONDS = 1.0
 """How long replies that the drain has broken off may take to say so."""
 
@@ -47,14 +46,15 @@ def serve(settings: ServerSettings, engine_flags: Sequence[str] = ()) -> int:
     Args:
         engine_flags: for an engine that is started by us.
     """
-    return run_until_stopped(settings, partial(_serve, settings, engine_flags), START_ERRORS)
+    return run_until_stopped(settings, partial(_serve, settings, engine_flags))
 
 
 async def _serve(settings: ServerSettings, engine_flags: Sequence[str], progress: Progress) -> int:
     certificate = check_access_files(settings)
+    child = engine_of_ours(settings, engine_flags)
     listening = listen(settings.host, settings.port)
     try:
-        deployment = await deploy(settings, progress.step, engine_flags)
+        deployment = await deploy(settings, progress.step, partial(child.start, progress.step) if child else None)
         try:
             app = create_app(deployment)
             ready = partial(progress.step, f"ready on {url_of(settings, listening)}", ready_facts(deployment))
@@ -64,6 +64,8 @@ async def _serve(settings: ServerSettings, engine_flags: Sequence[str], progress
             await deployment.close()
     finally:
         listening.close()
+        if child is not None:
+            await child.stop()
     return 0
 
 
@@ -100,9 +102,7 @@ class HTTPServer(uvicorn.Server):
     ) -> None:
         config = uvicorn.Config(
             app,
-            http=with_limits(
-                ConnectionLimits(slow_client=settings.slow_client_timeout, idle=settings.idle_connection_timeout)
-            ),
+            http=with_limits(ConnectionLimits(slow_client=settings.slow_client_timeout)),
             ws="none",
             lifespan="off",
             access_log=False,
@@ -111,6 +111,7 @@ class HTTPServer(uvicorn.Server):
             proxy_headers=bool(settings.trusted_proxies),
             forwarded_allow_ips=list(settings.trusted_proxies),
             ssl_context_factory=(lambda *_: certificate.context) if certificate else None,
+            timeout_keep_alive=IDLE_CONNECTION_SECONDS,
             timeout_graceful_shutdown=math.ceil(settings.drain_timeout),
         )
         super().__init__(config)

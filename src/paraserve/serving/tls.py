@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
-from pathlib import Path
+
+from paraserve.start_error import StartError
+from paraserve.watched_files import WatchedFiles
 
 LOOK_SECONDS = 5.0
 """How often the files are looked at."""
@@ -17,8 +20,8 @@ LOOK_SECONDS = 5.0
 log = logging.getLogger(__name__)
 
 
-class CertificateError(Exception):
-    """Certificate or key cannot be used. One line for the operator."""
+class CertificateError(StartError):
+    """Certificate or key cannot be used."""
 
 
 class Certificate:
@@ -34,7 +37,8 @@ class Certificate:
 
     def __init__(self, chain: str, key: str | None = None) -> None:
         self._chain, self._key = chain, key or chain
-        self._loaded = self._versions()
+        self._files = WatchedFiles(self._chain, self._key)
+        self._files.changed()
         self.context = self._fresh()
 
     async def follow(self, every: float = LOOK_SECONDS) -> None:
@@ -45,11 +49,9 @@ class Certificate:
 
     def look(self) -> None:
         """Load the files again if they changed."""
+        if not self._files.changed():
+            return
         try:
-            now = self._versions()
-            if now == self._loaded:
-                return
-            self._loaded = now
             self._fresh()
             # The context that the listening socket has: connections copy its certificate when they begin.
             self.context.load_cert_chain(self._chain, self._key, _no_password)
@@ -58,24 +60,15 @@ class Certificate:
         else:
             log.info("loaded the new certificate from %s", self._chain)
 
-    def _versions(self) -> tuple[tuple[int, int, int], ...]:
-        return tuple(_version(Path(path)) for path in (self._chain, self._key))
-
     def _fresh(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             context.load_cert_chain(self._chain, self._key, _no_password)
         except OSError as error:
-            raise CertificateError(f"--ssl-certfile, --ssl-keyfile: {_reason(error)}") from error
+            missing = next((path for path in (self._chain, self._key) if not os.access(path, os.R_OK)), None)
+            reason = _reason(error) if missing is None else f"{missing}: {error.strerror}"
+            raise CertificateError(f"--ssl-certfile, --ssl-keyfile: {reason}") from error
         return context
-
-
-def _version(path: Path) -> tuple[int, int, int]:
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise CertificateError(f"--ssl-certfile, --ssl-keyfile: {path}: {error.strerror}") from error
-    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _no_password() -> str:

@@ -77,14 +77,11 @@ def load_checkpoint(
     source = tokenizer_path or model_path
     if not source.exists():
         raise CheckpointError(f"there is no tokenizer at {source}: --tokenizer-path takes a directory or a .gguf file")
-    model = _read_model(model_path)
+    gguf = {path: gguf_model(path) for path in {model_path, source} if path.is_file()}
+    model = _read_model(model_path, gguf.get(model_path))
     config = {} if source.is_file() else _read_json(source / _TOKENIZER_CONFIG)
-    tokenizer, specials = _read_tokenizer(source, config)
-    sources = _read_templates(source, config)
-    if not sources and source != model_path:
-        sources = _read_templates(
-            model_path, {} if model_path.is_file() else _read_json(model_path / _TOKENIZER_CONFIG)
-        )
+    tokenizer, specials = _read_tokenizer(source, config, gguf.get(source))
+    sources = _read_templates(source, gguf.get(source)) or _read_templates(model_path, gguf.get(model_path))
     return Checkpoint(
         path=model_path,
         tokenizer=tokenizer,
@@ -107,19 +104,17 @@ class _ModelFiles:
     generation_config: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _read_model(path: Path) -> _ModelFiles:
-    if path.is_file():
-        model = gguf_model(path)
+def _read_model(path: Path, model: GgufModel | None) -> _ModelFiles:
+    if model is not None:
         return _ModelFiles(model.context_length, model.eos_token_ids)
     config = _read_json(path / "config.json")
     generation = _read_json(path / "generation_config.json")
     return _ModelFiles(context_length_of(config), _eos_ids(config) | _eos_ids(generation), generation)
 
 
-def _read_tokenizer(path: Path, config: Mapping[str, Any]) -> tuple[Tokenizer, dict[str, str]]:
+def _read_tokenizer(path: Path, config: Mapping[str, Any], gguf: GgufModel | None) -> tuple[Tokenizer, dict[str, str]]:
     """The tokenizer, and its named special tokens."""
-    if path.is_file():
-        gguf: GgufModel = gguf_model(path)
+    if gguf is not None:
         return gguf_tokenizer(path, gguf.metadata), dict(gguf.special_tokens)
     try:
         if (path / "tokenizer.json").is_file():
@@ -145,14 +140,12 @@ def _read_tokenizer(path: Path, config: Mapping[str, Any]) -> tuple[Tokenizer, d
     return tokenizer, {name: text for name, text in texts.items() if text}
 
 
-def _read_templates(path: Path, config: Mapping[str, Any]) -> dict[str, str]:
-    return dict(gguf_model(path).chat_templates) if path.is_file() else _directory_templates(path, config)
-
-
-def _directory_templates(path: Path, config: Mapping[str, Any]) -> dict[str, str]:
+def _read_templates(path: Path, gguf: GgufModel | None) -> dict[str, str]:
     """Template files win over the tokenizer config, as in `transformers`."""
+    if gguf is not None:
+        return dict(gguf.chat_templates)
     templates: dict[str, str] = {}
-    declared = config.get("chat_template")
+    declared = _read_json(path / _TOKENIZER_CONFIG).get("chat_template")
     if isinstance(declared, str):
         templates[DEFAULT_TEMPLATE] = declared
     elif isinstance(declared, list):

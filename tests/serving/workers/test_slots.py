@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from paraserve.admission import AdmissionLimits, LocalAdmission
-from paraserve.serving.progress import StartError
 from paraserve.serving.workers import slots
 from paraserve.serving.workers.channel import Adopt, Closing, Enter, Failed, Ready, Release
 from paraserve.serving.workers.slots import GIVE_UP_AFTER, LONGEST_WAIT, Workers, WorkersPlan
 from paraserve.settings import ServerSettings
+from paraserve.start_error import StartError
 from tests.serving.workers.played import Played
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from paraserve.admission import AdmissionLimits, LocalAdmission
-from paraserve.engine_choice import SharedEngine
 from paraserve.engines.base import EngineStartError
+from paraserve.engines.child import EngineAddress
 from paraserve.serving.listening import listen_together
 from paraserve.serving.progress import Progress
 from paraserve.serving.workers import slots
@@ -30,18 +30,18 @@ COUNT = 2
 
 class PlayedEngine:
     def __init__(self) -> None:
-        self.ended = asyncio.Event()
+        self.death = asyncio.Event()
         self.stopped = False
         self.failure: Exception | None = None
 
-    async def start(self) -> SharedEngine:
+    async def start(self, step: Any) -> EngineAddress:
         if self.failure is not None:
             raise self.failure
-        return SharedEngine(unix_socket="engine.sock")
+        return EngineAddress(unix_socket="engine.sock")
 
-    async def wait(self) -> int:
-        await self.ended.wait()
-        return -9
+    async def ended(self) -> str:
+        await self.death.wait()
+        return "signal SIGKILL"
 
     async def stop(self) -> None:
         self.stopped = True
@@ -97,7 +97,7 @@ async def test_workers_are_told_of_the_engine_and_drained_before_it_is_stopped(r
     run.begin()
     await a_moment()
     for worker in run.came:
-        assert EngineReady(SharedEngine(unix_socket="engine.sock")) in worker.told
+        assert EngineReady(EngineAddress(unix_socket="engine.sock")) in worker.told
     assert not run.engine.stopped
     run.supervisor._take_signal(signal.SIGTERM)
     assert await run.task == 0
@@ -121,9 +121,9 @@ async def test_a_dead_engine_is_told_and_the_workers_stay(run: Run, caplog: pyte
     run.begin()
     await a_moment()
     with caplog.at_level(logging.CRITICAL):
-        run.engine.ended.set()
+        run.engine.death.set()
         await a_moment()
-    assert "the engine's process has ended with code -9" in caplog.text
+    assert "the engine's process has ended with signal SIGKILL" in caplog.text
     assert not run.task.done()
     assert len(run.came) == COUNT
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import UNSET
 
-from paraserve.api.encoders.logprobs import TokenBytes, chat_logprobs
-from paraserve.api.encoders.usage import UsageShape
+from paraserve.api.encoders.logprobs import chat_logprobs
+from paraserve.api.encoders.shape import OpenAIStream, ReplyShape
 from paraserve.formats.events import ContentDelta, FormatEvent, ReasoningDelta, ToolCallDelta, ToolCallStart
 from paraserve.generation.events import ChoiceEnd, GeneratedToken, ReplyDelta, ReplyEvent, Usage
 from paraserve.protocol.chat import (
@@ -27,35 +27,6 @@ from paraserve.protocol.chat import (
 _json = msgspec.json.encode
 _RUNNING = b',"finish_reason":null'
 _PLAIN_END = b'},"logprobs":null' + _RUNNING + b"}]}\n\n"
-
-
-@dataclass(frozen=True, slots=True)
-class ChatReplyShape:
-    """What the request and the policies say about the response's form.
-
-    Args:
-        id, model, created: as the response shows them; ``created`` in seconds since the epoch.
-        prompt_tokens: of the request, for running usage.
-        logprobs: whether they were asked for.
-        named_tool: a function was forced by name, and the operator wants OpenAI's finish reason for it (``stop``).
-        include_usage: a stream ends with usage; ``usage_in_last_choice``: Kimi's place for it, as well.
-        continuous_usage: every chunk carries the totals so far.
-    """
-
-    id: str
-    model: str
-    created: int
-    prompt_tokens: int
-    usage: UsageShape
-    token_bytes: TokenBytes
-    logprobs: bool = False
-    named_tool: bool = False
-    include_usage: bool = False
-    usage_in_last_choice: bool = False
-    continuous_usage: bool = False
-
-    def finish_reason(self, reason: str) -> str:
-        return "stop" if self.named_tool and reason == "tool_calls" else reason
 
 
 @dataclass(slots=True)
@@ -87,11 +58,16 @@ class _ChoiceFold:
 
 
 class ChatFold:
-    """The whole response, from the events that a stream would have sent."""
+    """The whole response, from the events that a stream would have sent.
 
-    def __init__(self, shape: ChatReplyShape, n: int) -> None:
+    Args:
+        named_tool: calls end with ``stop``, as OpenAI has it for a function that was forced by name.
+    """
+
+    def __init__(self, shape: ReplyShape, *, named_tool: bool = False) -> None:
         self._shape = shape
-        self._choices = [_ChoiceFold() for _ in range(n)]
+        self._named_tool = named_tool
+        self._choices = [_ChoiceFold() for _ in range(shape.choices)]
         self._usage: Usage | None = None
 
     def take(self, event: ReplyEvent) -> None:
@@ -123,15 +99,16 @@ class ChatFold:
         shape, end = self._shape, choice.end
         assert end is not None
         logprobs = ChoiceLogprobs(chat_logprobs(choice.tokens, shape.token_bytes)) if shape.logprobs else None
-        return Choice(index, choice.message(), logprobs, shape.finish_reason(end.finish_reason), end.matched_stop)
+        return Choice(index, choice.message(), logprobs, _reason(end, self._named_tool), end.matched_stop)
 
 
-class ChatStream:
-    """The same events as server-sent events."""
+class ChatStream(OpenAIStream):
+    """The same events as server-sent events. ``named_tool`` as above."""
 
-    def __init__(self, shape: ChatReplyShape, n: int) -> None:
+    def __init__(self, shape: ReplyShape, *, named_tool: bool = False) -> None:
         self._shape = shape
-        self._running = n
+        self._named_tool = named_tool
+        self._running = shape.choices
         head = _json(
             {"id": shape.id, "object": "chat.completion.chunk", "created": shape.created, "model": shape.model}
         )
@@ -176,7 +153,9 @@ class ChatStream:
     def _choice(self, index: int) -> _ChoiceStream:
         choice = self._choices.get(index)
         if choice is None:
-            choice = self._choices[index] = _ChoiceStream(self._shape, self._head + b'{"index":%d,"delta":{' % index)
+            choice = self._choices[index] = _ChoiceStream(
+                self._shape, self._head + b'{"index":%d,"delta":{' % index, self._named_tool
+            )
         return choice
 
     def _tail(self) -> bytes:
@@ -197,10 +176,11 @@ class _ChoiceStream:
     """Frames of one choice. Tokens whose text is still held back wait here for the next frame, so that the joined
     entries are the generated tokens, once each."""
 
-    def __init__(self, shape: ChatReplyShape, opening: bytes) -> None:
+    def __init__(self, shape: ReplyShape, opening: bytes, named_tool: bool) -> None:
         self.completion_tokens = 0
         self.reasoning_tokens = 0
         self._shape = shape
+        self._named_tool = named_tool
         self._open = opening
         self._tokens: list[GeneratedToken] = []
         self.begun = False
@@ -231,7 +211,7 @@ class _ChoiceStream:
         return self._begin(tail) + b"".join(frames)
 
     def end(self, end: ChoiceEnd, tail: bytes, usage: bytes | None = None) -> bytes:
-        reason = _json(self._shape.finish_reason(end.finish_reason))
+        reason = _json(_reason(end, self._named_tool))
         last = b',"finish_reason":%b,"matched_stop":%b' % (reason, _json(end.matched_stop))
         if usage is not None:
             last += b',"usage":' + usage
@@ -252,6 +232,10 @@ class _ChoiceStream:
             return b"null"
         tokens, self._tokens = self._tokens, []
         return _json(ChoiceLogprobs(chat_logprobs(tokens, self._shape.token_bytes)))
+
+
+def _reason(end: ChoiceEnd, named_tool: bool) -> str:
+    return "stop" if named_tool and end.finish_reason == "tool_calls" else end.finish_reason
 
 
 def _delta_body(event: FormatEvent) -> bytes:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from paraserve.api.encoders.logprobs import TokenBytes, completion_logprobs, ends_inside_character
-from paraserve.api.encoders.usage import UsageShape
+from paraserve.api.encoders.logprobs import completion_logprobs, ends_inside_character
+from paraserve.api.encoders.shape import OpenAIStream, ReplyShape
 from paraserve.api.streams import event as sse_event
 from paraserve.formats.events import ContentDelta
 from paraserve.generation.events import ChoiceEnd, GeneratedToken, PromptScored, ReplyDelta, ReplyEvent, Usage
@@ -27,22 +27,6 @@ class EchoedPrompt:
     pieces: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class CompletionReplyShape:
-    """Like `chat_encoders.ChatReplyShape`, and: ``echo``, one prompt for each choice, when the request wants it."""
-
-    id: str
-    model: str
-    created: int
-    prompt_tokens: int
-    usage: UsageShape
-    token_bytes: TokenBytes
-    logprobs: bool = False
-    echo: Sequence[EchoedPrompt] = ()
-    include_usage: bool = False
-    continuous_usage: bool = False
-
-
 @dataclass(slots=True)
 class _ChoiceText:
     """What one choice has said and not yet shown. ``unscored`` is text that was shown and no token accounts for yet,
@@ -58,18 +42,23 @@ class _ChoiceText:
 
 
 class _Texts:
-    """Collects text and tokens by choice: what a fold and a stream have in common."""
+    """Collects text and tokens by choice: what a fold and a stream have in common.
 
-    def __init__(self, shape: CompletionReplyShape, choices: int) -> None:
+    Args:
+        echo: one prompt for each choice, when the request wants it.
+    """
+
+    def __init__(self, shape: ReplyShape, echo: Sequence[EchoedPrompt] = ()) -> None:
         self._shape = shape
-        self._choices = [_ChoiceText() for _ in range(choices)]
-        for choice, prompt in zip(self._choices, shape.echo, strict=False):
+        self._echo = echo
+        self._choices = [_ChoiceText() for _ in range(shape.choices)]
+        for choice, prompt in zip(self._choices, echo, strict=False):
             choice.text.append(prompt.text)
 
     def _take(self, event: PromptScored | ReplyDelta) -> None:
         choice = self._choices[event.choice]
         if isinstance(event, PromptScored):
-            choice.tokens += zip(self._shape.echo[event.choice].pieces, event.tokens, strict=True)
+            choice.tokens += zip(self._echo[event.choice].pieces, event.tokens, strict=True)
             return
         choice.text += [part.text for part in event.events if isinstance(part, ContentDelta)]
         choice.tokens += [(token.text, token) for token in event.tokens]
@@ -139,7 +128,7 @@ class CompletionFold(_Texts):
         )
 
 
-class CompletionStream(_Texts):
+class CompletionStream(_Texts, OpenAIStream):
     """The same events as server-sent events."""
 
     def encode(self, event: ReplyEvent) -> bytes:

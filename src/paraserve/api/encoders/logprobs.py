@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
+from paraserve.api.encoders.shape import TokenBytes
 from paraserve.generation.events import GeneratedToken
 from paraserve.protocol.chat import TokenLogprobEntry, TopLogprob
 from paraserve.protocol.completions import CompletionLogprobs
-
-TokenBytes = Callable[[int], bytes]
 
 _new_decoder = codecs.getincrementaldecoder("utf-8")
 

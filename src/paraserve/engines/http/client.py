@@ -233,17 +233,17 @@ def _without_user(url: str) -> tuple[str, str]:
 
 def unreachable() -> EngineError:
     """No connection: nothing of the request has run."""
-    return EngineError(503, "engine_unreachable", "The engine cannot be reached.", retryable=True)
+    return EngineError(503, "engine_unreachable", "The engine cannot be reached.")
 
 
 def silent() -> EngineError:
     """The engine has sent nothing for longer than the idle timeout."""
-    return EngineError(504, "engine_timeout", "The engine did not answer in time.", retryable=True)
+    return EngineError(504, "engine_timeout", "The engine did not answer in time.")
 
 
 def broken() -> EngineError:
     """The connection ended before the answer did."""
-    return EngineError(502, "engine_disconnected", "The engine broke the reply off.", retryable=True)
+    return EngineError(502, "engine_disconnected", "The engine broke the reply off.")
 
 
 async def _mark_reused(_session: aiohttp.ClientSession, context: Any, _params: object) -> None:

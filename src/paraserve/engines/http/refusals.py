@@ -83,11 +83,11 @@ def refusal(status: int, message: str, constraint: Constraint | None = None) -> 
         constraint: what the request was to obey: a bad one is the commonest reason of a 400.
     """
     if status in (408, 504):
-        return EngineError(504, "engine_timeout", "The engine did not answer in time.", retryable=True)
+        return EngineError(504, "engine_timeout", "The engine did not answer in time.")
     if status == 429 or status == 503:
-        return EngineError(status, "engine_overloaded", "The engine cannot take the request now.", retryable=True)
+        return EngineError(status, "engine_overloaded", "The engine cannot take the request now.")
     if status in _OUR_FAULT or not 400 <= status < 500:
-        return EngineError(502, "engine_error", f"The engine failed ({status}).", retryable=status >= 500)
+        return EngineError(502, "engine_error", f"The engine failed ({status}).")
     status = 400 if status == 422 else status
     said = safe(message)
     if constraint is not None and _CONSTRAINT.search(message):

@@ -48,7 +48,6 @@ class ModelFacts:
     """
 
     vocab_size: int
-    model: str | None = None
     context_length: int | None = None
     eos_token_ids: frozenset[int] = frozenset()
 
@@ -286,4 +285,4 @@ def cached_prompt_tokens(reported: int | None, prompt_tokens: int | None) -> int
 
 def garbled() -> EngineError:
     """The engine sent something that is not its protocol."""
-    return EngineError(502, "engine_error", "The engine sent an answer that cannot be read.", retryable=True)
+    return EngineError(502, "engine_error", "The engine sent an answer that cannot be read.")

@@ -55,11 +55,6 @@ class SSEReader:
             raise SSEOverflow
         return events
 
-    @property
-    def incomplete(self) -> bool:
-        """Whether bytes of an event that has not ended are held: the stream was cut inside one."""
-        return bool(self._pending or self._data)
-
     def _line(self, line: bytes, events: list[bytes]) -> None:
         if not line:
             if self._data:

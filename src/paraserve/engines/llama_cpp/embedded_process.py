@@ -1,16 +1,14 @@
-"""The embedded engine's own process: runs llama.cpp's server until its parent is gone.
+"""The embedded engine's own process: runs llama.cpp's server until a signal ends it, at once: it holds nothing that is
+worth a slow goodbye. Never knows about requests.
 
-Never knows about requests. One invariant: it ends when its standard input does, which is when the parent ends, however
-that comes about.
-
-Run as ``python -m paraserve.engines.llama_cpp.embedded_process OPTIONS SOCKET``; says ``ready`` when the model is
-loaded.
+Run as ``python -m paraserve.engines.llama_cpp.embedded_process OPTIONS SOCKET``.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 
 import msgspec
@@ -27,9 +25,6 @@ PREFILL_BATCH = 64
 
 
 def main() -> None:
-    # The parent reads one word from standard output; what C++ may print there goes where its log goes.
-    parent = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
     xllamacpp = importlib.import_module("xllamacpp")  # not at the top: the parent says better what is missing
     options = msgspec.json.decode(sys.argv[1], type=EmbeddedOptions)
     params = xllamacpp.CommonParams()
@@ -50,15 +45,13 @@ def main() -> None:
     # two busy cores, two threads made a token in 280 ms and one in 6), so one core is left to the server itself.
     params.cpuparams.n_threads = options.threads or max(1, len(os.sched_getaffinity(0)) - 1)
     try:
-        server = xllamacpp.Server(params)
+        _server = xllamacpp.Server(params)
     except RuntimeError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(1)
-    parent.write("ready\n")
-    parent.flush()
-    sys.stdin.buffer.read()
-    del server
-    os._exit(0)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # whatever C++ made of it
+    while True:
+        signal.pause()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""llama.cpp's server as an engine: embedded in this machine, or a ``llama-server`` that runs somewhere.
+"""llama.cpp's server as an engine: the embedded one, or a ``llama-server`` that runs somewhere.
 
 Drives the native completion API with token ids in and out; closing a stream is what aborts it. Never knows text, but
 for the bytes of single tokens, which it needs to find ids that the server leaves out (`TokenFragments`). Two
@@ -13,7 +13,6 @@ import importlib.metadata
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -31,11 +30,11 @@ from paraserve.engines.base import (
     Sampling,
     TokenLogprob,
 )
+from paraserve.engines.child import EngineAddress
 from paraserve.engines.http.client import EngineHTTP, HTTPTimeouts, broken
 from paraserve.engines.http.refusals import engine_message, refusal
 from paraserve.engines.http.remote import check_request
 from paraserve.engines.llama_cpp.body import SEED_RANGE, completion_body, seed_of
-from paraserve.engines.llama_cpp.embedded import EmbeddedOptions, EmbeddedServer
 from paraserve.engines.llama_cpp.events import CompletionEvents, Piece
 from paraserve.engines.llama_cpp.grammars import Grammars
 from paraserve.engines.llama_cpp.scores import TokenScores
@@ -80,33 +79,21 @@ class LlamaCppEngine:
 
     Args:
         token_bytes: the bytes of a token id, from the tokenizer of the same model (`ValueError` for none).
-        options: how to start the embedded server; or
-        unix_socket: where an embedded server listens that another process of ours has started; or
-        url: where a ``llama-server`` runs.
-        model: the model's name; the file's name where none is given.
-        api_key: of the server at ``url``.
+        address: where the server listens; the embedded one on a socket.
         on_phase: told what `start` is doing, in words for a person.
     """
 
     def __init__(
         self,
         token_bytes: Callable[[int], bytes],
+        address: EngineAddress,
         *,
-        options: EmbeddedOptions | None = None,
-        unix_socket: str | None = None,
-        url: str | None = None,
-        model: str | None = None,
         api_key: str | None = None,
         timeouts: HTTPTimeouts | None = None,
         on_phase: Callable[[str], None] | None = None,
     ) -> None:
-        if sum(way is not None for way in (options, unix_socket, url)) != 1:
-            raise ValueError("either options of an embedded server, or the socket or the url of a running one")
         self._token_bytes = token_bytes
-        self._server = None if options is None else EmbeddedServer(options)
-        self._unix_socket = unix_socket
-        self._url = url or "http://localhost"
-        self._model = model
+        self._address = address
         self._api_key = api_key
         self._timeouts = timeouts or HTTPTimeouts(call=120.0)
         self._on_phase = on_phase or (lambda _phase: None)
@@ -121,16 +108,16 @@ class LlamaCppEngine:
         return self._info
 
     async def start(self) -> None:
-        if self._server is not None:
-            self._on_phase("loading the model")
-            await self._server.start()
-            self._unix_socket = self._server.unix_socket
         self._http = EngineHTTP(
-            self._url, timeouts=self._timeouts, api_key=self._api_key, unix_socket=self._unix_socket, reuse=False
+            self._address.url,
+            timeouts=self._timeouts,
+            api_key=self._api_key,
+            unix_socket=self._address.unix_socket,
+            reuse=False,
         )
         await self._http.open()
         try:
-            self._on_phase("warming up" if self._unix_socket else "connecting")
+            self._on_phase("warming up" if self._address.unix_socket else "connecting")
             self._info = await self._learn()
         except EngineError as error:
             await self.stop()
@@ -142,12 +129,8 @@ class LlamaCppEngine:
     async def stop(self) -> None:
         if self._http is not None:
             await self._http.close()
-        if self._server is not None:
-            await self._server.stop()
 
     async def health(self) -> EngineHealth:
-        if self._server is not None and self._server.exit_code is not None:
-            return EngineHealth(False, f"the engine's process has ended with code {self._server.exit_code}")
         try:
             async with asyncio.timeout(5.0):
                 reply = await self._client.get("/health")
@@ -156,10 +139,6 @@ class LlamaCppEngine:
         except TimeoutError:
             return EngineHealth(False, "The engine did not answer in time.")
         return EngineHealth(reply.status == 200, "" if reply.status == 200 else "The engine is not ready.")
-
-    async def busy_slots(self) -> int:
-        """Sequences that the server works on now (queued ones are not counted). Raises `EngineError`."""
-        return sum(slot["is_processing"] for slot in await self._ask("/slots"))
 
     async def tokenize(self, text: str, *, parse_special: bool = True, add_special: bool = False) -> list[int]:
         """llama.cpp's own token ids, to check a tokenizer against. Raises `EngineError`."""
@@ -286,7 +265,9 @@ class LlamaCppEngine:
             context: int = props["default_generation_settings"]["n_ctx"]
             vocab_size: int = listed["meta"]["n_vocab"]
         except (KeyError, IndexError, TypeError) as error:
-            raise EngineStartError(f"llama.cpp: what answers at {self._url} is not a llama.cpp server") from error
+            raise EngineStartError(
+                f"llama.cpp: what answers at {self._address.url} is not a llama.cpp server"
+            ) from error
         self._fragments = await asyncio.to_thread(TokenFragments, vocab_size, self._token_bytes)
         whole_token = self._find_whole_token(vocab_size)
         # With ignore_eos the server bans its end tokens by a bias, and the settings that it repeats name them.
@@ -297,10 +278,9 @@ class LlamaCppEngine:
         self._grammars = Grammars(self._ask, whole_token=whole_token, forbidden=self._fragments.continuation)
         lark = await self._grammars.learn()
         version = props.get("build_info", "")
-        if self._unix_socket is not None:
+        if self._address.unix_socket is not None:
             version = f"xllamacpp {importlib.metadata.version('xllamacpp')}"
         return EngineInfo(
-            model=self._model or Path(listed["id"]).stem,
             context_length=context,
             vocab_size=vocab_size,
             eos_token_ids=ends,

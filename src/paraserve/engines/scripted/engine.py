@@ -23,7 +23,7 @@ from paraserve.engines.base import (
     TokenLogprob,
 )
 
-DEFAULT_INFO = EngineInfo(model="scripted", context_length=8192, vocab_size=65536, version="scripted")
+DEFAULT_INFO = EngineInfo(context_length=8192, vocab_size=65536, version="scripted")
 STOPPED = Finish("stop")
 WELL = EngineHealth(True)
 

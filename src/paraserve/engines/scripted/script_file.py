@@ -21,6 +21,7 @@ class ScriptedFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     code: str = "engine_error"
     message: str = "the engine failed"
     retryable: bool = False
+    """Of no effect any longer, as `Script.model`."""
     after: int = 0
     """Chunks before it."""
 
@@ -84,7 +85,6 @@ def scripted_engine(
     return ScriptedEngine(
         replies=[_reply(entry, index, path, encode, ends) for index, entry in enumerate(script.replies)],
         info=EngineInfo(
-            model=script.model,
             context_length=script.context_length,
             vocab_size=vocab_size if script.vocab_size is None else script.vocab_size,
             eos_token_ids=frozenset(ends),
@@ -128,9 +128,7 @@ def _reply(
         burst=max(1, entry.burst),
         in_step=entry.in_step,
         finish=None if entry.finish == "none" else Finish(entry.finish),
-        error=None
-        if failure is None
-        else EngineError(failure.status, failure.code, failure.message, retryable=failure.retryable),
+        error=None if failure is None else EngineError(failure.status, failure.code, failure.message),
         error_after=0 if failure is None else failure.after,
         hang_after=entry.hang_after,
         cached_tokens=entry.cached_tokens,

@@ -80,7 +80,6 @@ class SGLangEngine(RemoteEngine):
                 self.http.base_url,
             )
         return EngineInfo(
-            model=self.facts.model or model.get("served_model_name") or model.get("model_path") or "unknown",
             context_length=context_length(server, self.facts.context_length),
             vocab_size=self.facts.vocab_size,
             eos_token_ids=self.facts.eos_token_ids,

@@ -80,7 +80,6 @@ class VLLMEngine(RemoteEngine):
         version = await self.http.get("/version")
         told = version.json() if version.status == 200 else None
         return EngineInfo(
-            model=self.facts.model or models[0]["id"],
             context_length=min(limits),
             vocab_size=self.facts.vocab_size,
             eos_token_ids=self.facts.eos_token_ids,
@@ -293,7 +292,7 @@ class VLLMStream:
                 return Finish("length")
             case "abort":
                 return Finish("abort")
-        raise EngineError(502, "engine_error", "The engine failed while it generated.", retryable=True)
+        raise EngineError(502, "engine_error", "The engine failed while it generated.")
 
     def _error(self, body: bytes) -> EngineError:
         try:

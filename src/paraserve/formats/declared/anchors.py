@@ -1,17 +1,8 @@
-"""Delimiters in a stream: regular expressions that are able to say "not yet".
+"""Delimiters that a checkpoint declares, in a stream: regular expressions from outside, compiled.
 
-An expression (`expressions.py`) is compiled twice: as it stands, and for a text that may go on. It knows nothing of
-fields or of what a delimiter means.
-
-Theory
-------
-A stream needs a third answer beside "matches" and "does not": *more text could change this*. Every atom ``a`` is
-written as ``(?:a|\\Z())``: where the text ends, the atom matches nothing and leaves a mark in its empty group. The
-engine tries alternatives in order of their priority, so the first way that succeeds is either a match that no longer
-text can change (no mark: it never reached the end) or one that reached the end (a mark: wait). That is exact for greedy
-and lazy repetition alike.
-
-Invariant: whatever the chunks, the answer is that of the expression on the whole text; what is held back is bounded.
+An expression (`expressions.py`) becomes a `Pattern` of the one theory of "not yet" (`reading/patterns.py`), with the
+facts that its use needs. It knows nothing of fields or of what a delimiter means. Invariant: whatever the chunks, the
+answer is that of the expression on the whole text; what is held back is bounded.
 """
 
 from __future__ import annotations
@@ -40,6 +31,7 @@ from paraserve.formats.declared.expressions import (
     read_pattern,
     ways,
 )
+from paraserve.formats.reading.patterns import Atom, Pattern, compile_marked
 
 _MAX_WAYS = 2**17
 """In so many ways at most may an expression match at one place: the bound of its backtracking (milliseconds)."""
@@ -51,10 +43,7 @@ Label = TypeVar("Label")
 class Anchor:
     """A delimiter, compiled."""
 
-    full: re.Pattern[str]
-    streaming: re.Pattern[str]
-    marks: tuple[int, ...]
-    """The groups of ``streaming`` that say that the end of the text was reached."""
+    pattern: Pattern
     first: str
     """A class of characters with one of which every match begins."""
     literals: tuple[str, ...]
@@ -67,10 +56,7 @@ class Anchor:
 
     def at(self, text: str, position: int, *, final: bool = False) -> re.Match[str] | bool | None:
         """The match that begins here, None, or True for "not yet". ``final``: nothing follows the text."""
-        match = (self.full if final else self.streaming).match(text, position)
-        if match is None or final:
-            return match
-        return True if any(match[mark] is not None for mark in self.marks) else match
+        return self.pattern.match(text, position) if final else self.pattern.settled(text, position)
 
 
 class AnchorSet(Generic[Label]):
@@ -134,54 +120,32 @@ def _compile(node: Node) -> Anchor:
         raise UnsafePatternError("an expression that begins with any character is too wide")
     if ways(flat(node)) > _MAX_WAYS:
         raise UnsafePatternError("it can match one text in too many ways")
-    streaming = re.compile(_streaming(node))
-    names = frozenset(streaming.groupindex)
-    named = set(streaming.groupindex.values())
+    pattern = compile_marked(lambda atom: _source(node, atom))
     return Anchor(
-        full=re.compile(_full(node)),
-        streaming=streaming,
-        marks=tuple(i for i in range(1, streaming.groups + 1) if i not in named),
+        pattern=pattern,
         first="|".join(sorted(beginning.sources)),
         literals=tuple(dict.fromkeys(literals(node))),
         example=example(node),
-        names=names,
+        names=frozenset(pattern.whole.groupindex),
         empty=beginning.nullable,
     )
 
 
-def _full(node: Node) -> str:
+def _source(node: Node, atom: Atom) -> str:
     match node:
         case Char(source):
-            return source
+            return atom(source)
         case Row(items):
-            return "".join(map(_full, items))
+            return "".join(_source(item, atom) for item in items)
         case Either(items):
-            return f"(?:{'|'.join(map(_full, items))})"
+            return f"(?:{'|'.join(_source(item, atom) for item in items)})"
         case Repeat(item, least, most, lazy):
-            return f"(?:{_full(item)}){{{least},{most}}}{'?' if lazy else ''}"
+            return f"(?:{_source(item, atom)}){{{least},{most}}}{'?' if lazy else ''}"
         case Named(name, item):
-            return f"(?P<{name}>{_full(item)})"
-        case Ahead(item, negative):
-            return f"(?{'!' if negative else '='}{_full(item)})"
-        case End():
-            return r"\Z"
-
-
-def _streaming(node: Node) -> str:
-    match node:
-        case Char(source):
-            return f"(?:{source}|\\Z())"
-        case Row(items):
-            return "".join(map(_streaming, items))
-        case Either(items):
-            return f"(?:{'|'.join(map(_streaming, items))})"
-        case Repeat(item, least, most, lazy):
-            return f"(?:{_streaming(item)}){{{least},{most}}}{'?' if lazy else ''}"
-        case Named(name, item):
-            return f"(?P<{name}>{_streaming(item)})"
+            return f"(?P<{name}>{_source(item, atom)})"
         case Ahead(item, True):
-            return f"(?!{_full(item)})(?:(?={_streaming(item)})|)"
+            return f"(?!{_source(item, str)})(?:(?={_source(item, atom)})|)"
         case Ahead(item):
-            return f"(?={_streaming(item)})"
+            return f"(?={_source(item, atom)})"
         case End():
-            return r"\Z()"
+            return rf"\Z{atom('')}"

@@ -1,4 +1,4 @@
-"""Runs a declaration of regions (`regions.py`): text of a reply in, events out, as `parser.OutputParser` does.
+"""Runs a declaration of regions (`regions.py`): text of a reply in, events out, as `reading/parser.py` does.
 
 Text is either in an explicit region or outside of all. In a region only its own closing delimiter means something;
 outside, every opening delimiter does. What is in a region of text is given out as it comes, less the whitespace at both
@@ -7,8 +7,8 @@ can its content parser say what it is: then it becomes calls, or (no calls, a to
 content as it stands, delimiters included. What stands outside is content, whether the declaration has a field for it
 or not: an answer without its markers is still an answer.
 
-Invariants: as in `parser.py`, chunk invariance and linear cost; what is held back is bounded, but for the regions of
-calls.
+Invariants: as in `reading/parser.py`, chunk invariance and linear cost; what is held back is bounded, but for the
+regions of calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import re
 
 from paraserve.formats.declared.anchors import AnchorSet
 from paraserve.formats.declared.content import MalformedError, RegionCall, arguments_json, calls_of
-from paraserve.formats.declared.regions import Edge, Region, RegionKind
+from paraserve.formats.declared.regions import Edge, Region, RegionKind, Regions
 from paraserve.formats.events import ContentDelta, FormatEvent, ReasoningDelta
 from paraserve.formats.reading.reply_parser import ReplyParser
 from paraserve.formats.types import FinishReason, ReplyStart
@@ -27,8 +27,8 @@ class RegionParser(ReplyParser):
     """Reads a reply in the format that declared regions give."""
 
     def _begin(self, start: ReplyStart) -> None:
-        assert self._format.regions is not None
-        self._regions = self._format.regions
+        assert isinstance(self._format.declared, Regions)
+        self._regions = self._format.declared
         content = self._regions.first(RegionKind.CONTENT) or Region(RegionKind.CONTENT)
         reasoning = self._regions.first(RegionKind.REASONING)
         self._events: list[FormatEvent] = []

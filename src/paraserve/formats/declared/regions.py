@@ -2,7 +2,7 @@
 
 Where a declaration cannot be said as a `Format` of literals (free expressions, several delimiters for one field, lines
 of keys and values, transforms), it is kept as it is: fields, the delimiters around each, and how a call is read from
-the text between. `region_parser.py` runs it. It knows nothing of how text arrives. Invariant: immutable, and compared
+the text between. `declared/parser.py` runs it. It knows nothing of how text arrives. Invariant: immutable, and compared
 by identity.
 """
 
@@ -55,13 +55,12 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Regions:
-    """All fields of a message, in the order of their declaration."""
+    """All fields of a message, in the order of their declaration: a `spec.Declaration`."""
 
     items: tuple[Region, ...]
     frame: Anchor | None = None
     """What begins a message. Where every field has delimiters, a model may write it between two of them."""
     unwritten: str = ""
-    """Why no spelling of calls can be given to write (`Format.calls`)."""
 
     @property
     def implicit(self) -> Region | None:
@@ -70,25 +69,28 @@ class Regions:
     def first(self, kind: RegionKind) -> Region | None:
         return next((region for region in self.items if region.kind is kind), None)
 
-    def without(self, kind: RegionKind) -> Regions:
+    def without_calls(self) -> Regions:
+        return self._without(RegionKind.CALLS)
+
+    def without_reasoning(self) -> Regions:
+        return self._without(RegionKind.REASONING)
+
+    def _without(self, kind: RegionKind) -> Regions:
         return replace(self, items=tuple(region for region in self.items if region.kind is not kind))
 
     @property
     def literals(self) -> Iterator[str]:
-        """All literal pieces of delimiters."""
         for region in self.items:
             for anchor in (region.open, region.close):
                 yield from anchor.literals if anchor else ()
 
     def spells(self, opening: str, name: str) -> bool:
-        """Whether what opens a call, with arguments behind it, is read as one of this name."""
         region = self.first(RegionKind.CALLS)
-        match = region.open.full.match(opening + "{") if region and region.open else None
+        match = region.open.pattern.match(opening + "{", 0) if region and region.open else None
         return match is not None and match.end() == len(opening) and match.groupdict().get("name", name) == name
 
     @property
     def call_ends(self) -> tuple[str, ...]:
-        """What ends a region of calls wherever it stands."""
         region = self.first(RegionKind.CALLS)
         return region.close.literals if region and region.close else ()
 

@@ -74,7 +74,7 @@ def read_response_template(template: Mapping[str, Any], *, name: str = "response
             calls = (_written_calls(template["fields"]["tool_calls"]),) if "tool_calls" in template["fields"] else ()
         except UnsupportedTemplateError as error:
             calls, regions = (), replace(regions, unwritten=str(error))
-        return Format(name, reasoning=block, calls=calls, regions=regions, content_open=opener)
+        return Format(name, reasoning=block, calls=calls, declared=regions, content_open=opener)
 
 
 def compile_response_template(template: Mapping[str, Any], *, name: str = "response_template") -> Format:

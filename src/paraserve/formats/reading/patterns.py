@@ -2,11 +2,16 @@
 
 A streaming reader must tell three things apart: the text matches, it cannot match any more, or it may still match when
 more comes. `Pattern` answers all three for a sequence of template pieces, `Markers` for several literals with their
-separators. Neither knows what a match means.
+separators, and delimiters that a checkpoint declares (`declared/anchors.py`) are written with the same two functions.
+None knows what a match means.
 
 Theory: one source is written twice, as it stands and as *part*, where each character may also be the text's end
 (``(?:a|\\Z)``). What the part matches when the whole does not is exactly a beginning of the whole that runs into that
-end. Invariant: every source is bounded in length, so that what is held back is bounded too.
+end. Where a longer text could change a match, not only make one, the end leaves a *mark* in an empty group
+(``(?:\\Z()|a)``): alternatives are tried in order of their priority, so the first way that succeeds is final if it has
+no mark, and is not known yet if it has one. That is exact for greedy and lazy repetition alike. Descriptions are
+written so that the shortest match is the right one, and need no marks. Invariant: every source is bounded in length, so
+that what is held back is bounded too.
 """
 
 from __future__ import annotations
@@ -33,6 +38,8 @@ class Pattern:
 
     whole: re.Pattern[str]
     part: re.Pattern[str]
+    marks: tuple[int, ...] = ()
+    """The groups of ``part`` that say that the end of the text was reached."""
 
     def match(self, text: str, position: int) -> re.Match[str] | None:
         return self.whole.match(text, position)
@@ -40,6 +47,11 @@ class Pattern:
     def may_match(self, text: str, position: int) -> bool:
         """Whether more text could still make it match. Ask only after `match` said no."""
         return self.part.match(text, position) is not None
+
+    def settled(self, text: str, position: int) -> re.Match[str] | bool | None:
+        """The match that no longer text can change, None, or True for "not yet". Only of a marked pattern."""
+        match = self.part.match(text, position)
+        return True if match and any(match[mark] is not None for mark in self.marks) else match
 
     def find(self, text: str, position: int) -> tuple[re.Match[str] | None, int]:
         """The first match and where it begins, or where the end of the text begins that may still become one."""
@@ -53,6 +65,14 @@ def compile_sources(source: Callable[[Atom], str]) -> Pattern:
     """The pattern of a source that is written with an `Atom` for everything that takes text and is not optional."""
     whole = re.compile(source(lambda atom: atom), re.DOTALL)
     return Pattern(whole, re.compile(source(lambda atom: f"(?:{atom}|\\Z)"), re.DOTALL))
+
+
+def compile_marked(source: Callable[[Atom], str]) -> Pattern:
+    """Like `compile_sources`, where a longer text could change what matches."""
+    whole = re.compile(source(lambda atom: atom), re.DOTALL)
+    part = re.compile(source(lambda atom: f"(?:\\Z()|{atom})"), re.DOTALL)
+    named = set(part.groupindex.values())
+    return Pattern(whole, part, tuple(group for group in range(1, part.groups + 1) if group not in named))
 
 
 def any_of(chars: Collection[str]) -> re.Pattern[str]:

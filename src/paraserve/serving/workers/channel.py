@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 
-from paraserve.engine_choice import SharedEngine
+from paraserve.engines.child import EngineAddress
 from paraserve.settings import ServerSettings
 
 LONGEST = 1 << 24
@@ -26,7 +26,7 @@ class Job(msgspec.Struct, frozen=True, tag="job"):
     Args:
         created: when the server was started, seconds of the epoch: all workers show the same.
         first: whether it tells the steps of its start and logs its warnings; the others would repeat them.
-        shares_engine: whether a `SharedEngine` follows.
+        shares_engine: whether a `EngineAddress` follows.
         metrics: the name under which it keeps its metrics: its predecessor's in the slot, whose counts it goes on from.
     """
 
@@ -41,7 +41,7 @@ class Job(msgspec.Struct, frozen=True, tag="job"):
 class EngineReady(msgspec.Struct, frozen=True, tag="engine"):
     """The engine that the supervisor has started can be reached."""
 
-    engine: SharedEngine
+    engine: EngineAddress
 
 
 class Adopt(msgspec.Struct, frozen=True, tag="adopt"):

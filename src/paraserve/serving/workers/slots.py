@@ -17,8 +17,7 @@ from pathlib import Path
 from prometheus_client.multiprocess import mark_process_dead
 
 from paraserve.admission import LocalAdmission
-from paraserve.engine_choice import SharedEngine
-from paraserve.serving.progress import StartError
+from paraserve.engines.child import EngineAddress
 from paraserve.serving.workers.channel import (
     Adopt,
     Closing,
@@ -34,6 +33,7 @@ from paraserve.serving.workers.channel import (
 from paraserve.serving.workers.places import PlacesOfWorker
 from paraserve.serving.workers.process import WorkerProcess
 from paraserve.settings import ServerSettings
+from paraserve.start_error import StartError
 
 GIVE_UP_AFTER = 5
 """Starts in a row that did not come to serving."""
@@ -80,7 +80,7 @@ class Workers:
         self._plan = plan
         self._living: dict[int, WorkerProcess] = {}
         self._away: set[int] = set()
-        self._engine: SharedEngine | None = None
+        self._engine: EngineAddress | None = None
         self._stopping = False
         self._facts: Mapping[str, str] = {}
         self._all_ready = asyncio.Event()
@@ -90,7 +90,7 @@ class Workers:
         await self._all_ready.wait()
         return self._facts
 
-    def share(self, engine: SharedEngine) -> None:
+    def share(self, engine: EngineAddress) -> None:
         """The engine can be reached."""
         self._engine = engine
         for worker in self._living.values():

@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from paraserve.admission import AdmissionLimits, LocalAdmission
-from paraserve.engines.base import EngineStartError
+from paraserve.engines.build import engine_of_ours
+from paraserve.engines.child import ChildServer
 from paraserve.serving.listening import listen_together, url_of
-from paraserve.serving.progress import START_FAILED, Progress, StartError, run_until_stopped
-from paraserve.serving.workers.engine import EngineOfAll, engine_of_all
+from paraserve.serving.progress import START_FAILED, Progress, run_until_stopped
 from paraserve.serving.workers.process import WorkerProcess
 from paraserve.serving.workers.slots import Workers, WorkersPlan
 from paraserve.settings import ServerSettings
+from paraserve.start_error import StartError
 
 GRACE_SECONDS = 10.0
 """Beyond the drain, for a worker to end before it is killed; all that it has when it is told to hurry is `HURRY`."""
@@ -43,13 +44,13 @@ def supervise(settings: ServerSettings, engine_flags: Sequence[str] = ()) -> int
     Args:
         engine_flags: for an engine that is started by us.
     """
-    return run_until_stopped(settings, partial(_supervise, settings, engine_flags), (EngineStartError, StartError))
+    return run_until_stopped(settings, partial(_supervise, settings, engine_flags))
 
 
 async def _supervise(settings: ServerSettings, engine_flags: Sequence[str], progress: Progress) -> int:
     sockets = listen_together(settings.host, settings.port, settings.workers)
     with _metrics_directory() as metrics:
-        engine = engine_of_all(settings, engine_flags, progress.step)
+        engine = engine_of_ours(settings, engine_flags)
         plan = WorkersPlan(
             settings=settings,
             created=int(time.time()),
@@ -84,7 +85,7 @@ class Supervisor:
     """
 
     def __init__(
-        self, plan: WorkersPlan, sockets: Sequence[socket.socket], engine: EngineOfAll | None, progress: Progress
+        self, plan: WorkersPlan, sockets: Sequence[socket.socket], engine: ChildServer | None, progress: Progress
     ) -> None:
         self._plan = plan
         self._workers = Workers(plan)
@@ -98,7 +99,7 @@ class Supervisor:
         self._watching: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
-        """Returns the exit code. Raises `EngineStartError` and `StartError`."""
+        """Returns the exit code. Raises `StartError`."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._take_signal, number)
@@ -123,8 +124,7 @@ class Supervisor:
 
     async def _start(self) -> None:
         if self._engine is not None:
-            self._progress.step(f"starting the engine ({self._plan.settings.engine})")
-            self._workers.share(await self._engine.start())
+            self._workers.share(await self._engine.start(self._progress.step))
         facts = await self._workers.all_ready()
         self._started = True
         count = str(self._plan.settings.workers)
@@ -133,10 +133,10 @@ class Supervisor:
         if self._engine is not None:
             self._watching = asyncio.create_task(self._watch(self._engine))
 
-    async def _watch(self, engine: EngineOfAll) -> None:
-        code = await engine.wait()
+    async def _watch(self, engine: ChildServer) -> None:
+        how = await engine.ended()
         if not self._asked_to_stop.is_set():
-            log.critical("the engine's process has ended with code %d: requests fail until a restart", code)
+            log.critical("the engine's process has ended with %s: requests fail until a restart", how)
 
     async def _stop(self, keeping: Sequence[asyncio.Task[None]]) -> None:
         """Drain all workers at once; those that do not end are killed."""

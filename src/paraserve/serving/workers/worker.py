@@ -27,12 +27,12 @@ from starlette.types import ASGIApp
 from paraserve.admission import AdmissionLimits
 from paraserve.api.app import create_app
 from paraserve.deploy import deploy
-from paraserve.engine_choice import SharedEngine
+from paraserve.engines.child import EngineAddress
 from paraserve.observability.event_loop import count_while_running, watch_event_loop
 from paraserve.observability.logs import configure_logging
 from paraserve.serving.http_protocol import HTTPConnection
 from paraserve.serving.progress import START_FAILED
-from paraserve.serving.server import START_ERRORS, HTTPServer, background, check_access_files, ready_facts
+from paraserve.serving.server import HTTPServer, background, check_access_files, ready_facts
 from paraserve.serving.tls import Certificate
 from paraserve.serving.workers.channel import (
     Adopt,
@@ -50,6 +50,7 @@ from paraserve.serving.workers.channel import (
 )
 from paraserve.serving.workers.places import SharedAdmission
 from paraserve.settings import ServerSettings
+from paraserve.start_error import StartError
 
 SUPERVISOR_GONE = 3
 
@@ -101,7 +102,7 @@ class Worker:
         self._job = job
         self._channel = channel
         self._slots = slots
-        self._engine: asyncio.Future[SharedEngine] = asyncio.get_running_loop().create_future()
+        self._engine: asyncio.Future[EngineAddress] = asyncio.get_running_loop().create_future()
         self._admission = SharedAdmission(channel.send) if AdmissionLimits.of(job.settings).any else None
         self._server: WorkerServer | None = None
 
@@ -113,12 +114,9 @@ class Worker:
             logging.root.setLevel(max(level, logging.ERROR))  # what a start warns of has been told once
         try:
             certificate = check_access_files(settings)
-            deployment = await deploy(
-                settings,
-                self._step,
-                shared=self._engine if self._job.shares_engine else None,
-            )
-        except START_ERRORS as error:
+            ours = partial(asyncio.wait_for, self._engine, None) if self._job.shares_engine else None
+            deployment = await deploy(settings, self._step, ours)
+        except StartError as error:
             self._channel.send(Failed(str(error)))
             return START_FAILED
         finally:

@@ -1,4 +1,4 @@
-"""Tool calls at the wire, where what users reported (records 22, 31, 34, 35) was in the wire and not in a format."""
+"""Tool calls at the wire, where what users reported was in the wire and not in a format."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def said(tokens: list[int], family: str, stream: bool, **fields: Any) -> d
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("family", SPELLED)
 async def test_a_marker_of_ordinary_tokens_is_the_same_marker(family: str, stream: bool) -> None:
-    """Record 22."""
+    """A model that spells it letter by letter would leak it as content."""
     text = call_of(family)
     ordinary, special = [*text.encode(), END], [*TOKENIZER.encode(text), END]
     assert len(special) < len(ordinary)
@@ -48,7 +48,7 @@ async def test_a_marker_of_ordinary_tokens_is_the_same_marker(family: str, strea
 
 @pytest.mark.parametrize("family", WITH_CALLS)
 async def test_the_first_delta_of_a_call_has_its_id_and_name_and_no_later_one_has(family: str) -> None:
-    """Record 31."""
+    """Clients that join deltas fail on an id that is missing, null or repeated."""
     served = deployment(engine(reply(call_of(family))), reasoning_parser=None, tool_call_parser=family)
     async with client(served) as http:
         response = await post(http, tools=[SHELVES], stream=True)
@@ -71,7 +71,7 @@ async def test_the_first_delta_of_a_call_has_its_id_and_name_and_no_later_one_ha
     ],
 )
 async def test_a_choice_that_names_no_declared_tool_is_refused(choice: Any, stream: bool) -> None:
-    """Record 34."""
+    """It was read as `auto`."""
     async with client(deployment(engine())) as http:
         response = await post(http, tools=[SHELVES], tool_choice=choice, stream=stream)
     assert response.status_code == 400
@@ -80,7 +80,7 @@ async def test_a_choice_that_names_no_declared_tool_is_refused(choice: Any, stre
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 async def test_tools_are_served_by_a_server_that_was_told_only_its_model(stream: bool) -> None:
-    """Record 35."""
+    """It took two more flags of the server."""
     chosen = {"reasoning_parser": None, "tool_call_parser": None}
     text = call_of("hermes")
     for template, calls in ((TEMPLATE, ["list_shelves"]), ("{{ messages[0].content }}", [])):

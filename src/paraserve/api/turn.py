@@ -1,0 +1,359 @@
+"""A request that generates, from its body to its response: its steps are the methods of one class.
+
+An endpoint is a small `Turn`: how a body is read, what its prompts are, how its reply is written. Another API's
+endpoint decodes into the request of one that is there and writes the same events with an encoder of its own: there is
+one way to a prompt and one to an engine. Never knows a wire format or how text becomes events. Invariant: what
+policies' rules made of a request is noted here (`Turn.note_prompt`, `note_form`, `attributed`) and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar, Generic, Self, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from paraserve.api.body import deployment_of, read_body
+from paraserve.api.encoders.shape import Fold, ReplyShape, StreamEncoder
+from paraserve.api.engine_fields import engine_extras, routing_hints
+from paraserve.api.errors import as_request_error
+from paraserve.api.observed import record_of
+from paraserve.api.replies import RunReply, StreamedReply, admitted, check_admission
+from paraserve.api.streams import EventStream, unless_gone
+from paraserve.engines.base import Constraint, EngineError, EngineRequest, Sampling
+from paraserve.formats.types import ToolSpec
+from paraserve.generation.choice import Choice, TextParser
+from paraserve.generation.constraint import Wanted
+from paraserve.generation.events import ReplyEvent
+from paraserve.generation.limits import check_min_tokens, output_limit
+from paraserve.generation.plan import closing_markers, engine_name, may_reason
+from paraserve.generation.run import EngineRun, run_reply
+from paraserve.generation.sampling import resolve_sampling
+from paraserve.policies.base import Endpoint
+from paraserve.prompt.chat import PreparedPrompt
+from paraserve.prompt.errors import PromptError
+from paraserve.protocol.chat import ChatCompletionRequest
+from paraserve.protocol.completions import CompletionRequest
+from paraserve.protocol.error_codes import ErrorCode
+from paraserve.protocol.errors import RequestError
+from paraserve.protocol.unserved import check_served
+
+Asked = TypeVar("Asked", bound=ChatCompletionRequest | CompletionRequest)
+
+
+def reply_id(prefix: str) -> str:
+    """An id of our own for one reply (OpenAI's prefixes: ``chatcmpl``, ``cmpl``); the engine sees it too."""
+    return f"{prefix}-{os.urandom(16).hex()}"
+
+
+class Turn(ABC, Generic[Asked]):
+    """One request and all that its steps know of it. It begins as the policies in force want it.
+
+    Args:
+        sent: the decoded body.
+        body: as it came, for the fields that go to the engine as they are.
+        generates: False where only the prompt is asked for.
+
+    Raises:
+        RequestError: the model is not served here, a field is not, there is no room, or a policy refuses the request.
+    """
+
+    policies: ClassVar[Endpoint]
+    """Whose policies hold."""
+    id_prefix: ClassVar[str]
+    prompt_param: ClassVar[str] = "messages"
+    """The field to blame for a prompt that does not fit."""
+
+    tools: Sequence[ToolSpec] = ()
+    """Those that the model may call."""
+    choice = "none"
+    """``auto``, ``required``, ``none`` or the name of a function."""
+    parallel_calls = True
+    """Whether it may call more than one."""
+
+    def __init__(self, http: Request, sent: Asked, body: bytes = b"", *, generates: bool = True) -> None:
+        self.http = http
+        self.body = body
+        self.deployment = deployment_of(http)
+        self.record = record_of(http.scope)
+        self.record.read(self.deployment.asked_model(sent.model), stream=generates and bool(sent.stream))
+        self.model = self.deployment.model_name(sent.model)
+        if generates:
+            self._check_stream_options(sent)
+            check_admission(http)
+        check_served(sent, self.deployment.settings.engine_extra_fields)
+        in_force = self.deployment.policies.on(self.policies)
+        self.rules = in_force.rules
+        applied, self.ledger = in_force.apply(sent)
+        self.request: Asked = applied
+        self.id = reply_id(self.id_prefix)
+
+    # What an endpoint says.
+
+    @classmethod
+    @abstractmethod
+    def read(cls, http: Request, body: bytes) -> Self:
+        """The turn that a body asks for. Raises `RequestError`."""
+
+    @abstractmethod
+    async def prompts(self) -> Sequence[PreparedPrompt]:
+        """What the model reads; each has ``n`` choices. Raises `PromptError` or `RequestError`."""
+
+    @property
+    @abstractmethod
+    def default_limit(self) -> int | None:
+        """Tokens of a reply to a request that sets no limit, if there is room for them; None: all the room."""
+
+    @abstractmethod
+    def parser(self, prompt: PreparedPrompt) -> TextParser:
+        """What reads the text of one choice."""
+
+    @abstractmethod
+    def fold(self, shape: ReplyShape) -> Fold:
+        """What makes a whole response of the reply's events."""
+
+    @abstractmethod
+    def encoder(self, shape: ReplyShape) -> StreamEncoder:
+        """What makes a stream of them."""
+
+    # A request's way.
+
+    @classmethod
+    async def respond(cls, http: Request) -> ASGIApp:
+        """The endpoint."""
+        turn = cls.read(http, await read_body(http))
+        with turn.attributed():
+            return await turn.reply()
+
+    async def reply(self) -> ASGIApp:
+        """The response. Raises what any step raises."""
+        prompts = await self.prompts()
+        sampled = [(prompt, self.sampling(prompt), await self.constraint(prompt)) for prompt in prompts]
+        runs = self.runs(sampled)
+        shape = self.shape(prompts, len(runs))
+        self.ledger.log(self.id)
+        self.record.begin(self.id, runs, self.ledger, prompts=len(prompts), normalizations=prompts[0].normalizations)
+        run = partial(run_reply, self.deployment.engine, runs, prompts=len(prompts))
+        if self.request.stream:
+            return await self._streamed(run, self.encoder(shape))
+        return await self._whole(run, self.fold(shape))
+
+    def sampling(self, prompt: PreparedPrompt) -> Sampling:
+        """Every sampling value of a prompt's replies, the limit included.
+
+        Raises:
+            RequestError: the prompt or the limit does not fit, or a value is wrong.
+        """
+        param, requested = self.request.output_limit
+        limit = output_limit(
+            prompt_tokens=len(prompt.token_ids),
+            context_length=self.deployment.context_length,
+            requested=requested,
+            default=self.default_limit,
+            at_least=self.request.min_tokens or 0,
+            clamp=self.rules.clamp_max_tokens,
+            overflow_status=self.rules.overflow_status,
+            param=param,
+            prompt_param=self.prompt_param,
+        )
+        self.note_prompt(prompt, limit)
+        check_min_tokens(self.request.min_tokens, limit)
+        return resolve_sampling(
+            self.request,
+            max_tokens=limit,
+            defaults=self.deployment.sampling_defaults,
+            vocab_size=self.deployment.tokenizer.vocab_size,
+        )
+
+    async def constraint(self, prompt: PreparedPrompt) -> Constraint | None:
+        """What a reply must match. Raises `RequestError` where it cannot be enforced."""
+        wanted = Wanted(
+            response_format=self.request.response_format,
+            regex=self.request.regex,
+            ebnf=self.request.ebnf,
+            tools=self.tools,
+            choice=self.choice,
+            parallel=self.parallel_calls,
+            start=prompt.start,
+        )
+        return await self.deployment.constraints.build(wanted)
+
+    def runs(self, sampled: Sequence[tuple[PreparedPrompt, Sampling, Constraint | None]]) -> list[EngineRun]:
+        """One for each choice, prompt by prompt.
+
+        A request's seed is moved by one for each further choice of a prompt, so that they differ and still repeat.
+        """
+        logprobs, routing = self._alternatives(), routing_hints(self.request, self.http.scope)
+        extras = engine_extras(self.body, self.request, self.deployment.settings.engine_extra_fields)
+        runs: list[EngineRun] = []
+        for prompt, sampling, constraint in sampled:
+            for of_prompt in range(self.request.n or 1):
+                if of_prompt and sampling.seed is not None:
+                    sampling = replace(sampling, seed=(sampling.seed + 1) % 2**32)
+                asked = EngineRequest(
+                    request_id=engine_name(self.id, len(runs), self.record.id),
+                    token_ids=prompt.token_ids,
+                    sampling=sampling,
+                    constraint=constraint,
+                    logprobs=logprobs,
+                    prompt_logprobs=self.request.scores_prompt,
+                    in_reasoning=may_reason(self.deployment.format, prompt.start),
+                    media=prompt.media,
+                    routing=routing,
+                    extras=extras,
+                )
+                runs.append(EngineRun(asked, self._choice(len(runs), prompt, sampling)))
+        return runs
+
+    def _choice(self, index: int, prompt: PreparedPrompt, sampling: Sampling) -> Choice:
+        vocabulary, stop = self.deployment.vocabulary, self.request.stop_strings
+        ends = vocabulary.end_ids.union(sampling.stop_token_ids) if sampling.stop_token_ids else vocabulary.end_ids
+        hides = self.request.skip_special_tokens is not False
+        return Choice(
+            index,
+            detokenizer=vocabulary.detokenizer(hides, before=prompt.token_ids[-1]),
+            parser=self.parser(prompt),
+            end_ids=ends,
+            max_tokens=sampling.max_tokens,
+            stop=stop,
+            stop_in_reasoning=self.rules.stop_in_reasoning,
+            closers=closing_markers(self.deployment.format) if stop else (),
+            logprobs=self.request.alternatives[1] is not None,
+        )
+
+    def shape(self, prompts: Sequence[PreparedPrompt], choices: int) -> ReplyShape:
+        """What the request and the policies say about the response's form."""
+        options, rules = self.request.stream_options, self.rules
+        return ReplyShape(
+            id=self.id,
+            model=self.model,
+            created=int(time.time()),
+            prompt_tokens=sum(len(prompt.token_ids) for prompt in prompts),
+            choices=choices,
+            token_bytes=self.deployment.tokenizer.token_bytes,
+            logprobs=self.request.alternatives[1] is not None,
+            include_usage=self._includes_usage,
+            usage_in_last_choice=self._includes_usage and rules.stream_usage == "last-choice",
+            continuous_usage=options is not None and bool(options.continuous_usage_stats),
+            report_cached=self.deployment.settings.enable_cache_report,
+            reasoning_in_details=rules.reasoning_in_details,
+        )
+
+    @property
+    def _includes_usage(self) -> bool:
+        """Whether a stream ends with usage: when it was asked for; by policy also when it was not declined."""
+        asked = None if self.request.stream_options is None else self.request.stream_options.include_usage
+        return self.rules.stream_usage != "requested" if asked is None else asked
+
+    async def _whole(self, run: RunReply, fold: Fold) -> Response:
+        """The response once the last event is there. Raises `EngineError` when the run failed, `RequestError` when
+        there is no room for it, and `ClientGone`."""
+
+        def take(events: Sequence[ReplyEvent]) -> None:
+            for event in events:
+                fold.take(event)
+
+        leave = await admitted(self.http)
+        try:
+            await unless_gone(self.http, run(take))
+        finally:
+            leave()
+        body = fold.response()
+        self.note_form()
+        return Response(body, media_type="application/json", headers=self.ledger.headers)
+
+    async def _streamed(self, run: RunReply, encoder: StreamEncoder) -> EventStream:
+        """The response that sends events as they come.
+
+        Raises:
+            RequestError: there is no room for it.
+            EngineError: only where the preflight holds the head.
+            ClientGone: the client left while the head was held.
+        """
+        reply = StreamedReply(run, encoder, self.record)
+        async with AsyncExitStack() as stack:
+            stack.callback(await admitted(self.http))
+            stack.push_async_callback(reply.aclose)
+            if self.rules.preflight:
+                await unless_gone(self.http, reply.first(self.rules.preflight_seconds))
+            close = stack.pop_all().aclose
+        self.note_form()
+        return EventStream(
+            reply.write_to,
+            close=close,
+            failure=encoder.failure,
+            headers=self.ledger.headers,
+            keep_alive=self.deployment.settings.keep_alive_interval,
+        )
+
+    # What the policies' rules made of it.
+
+    def note_prompt(self, prompt: PreparedPrompt, limit: int) -> None:
+        """The limit that came out for a prompt, and stop strings that its reasoning may have."""
+        requested, rules = self.request.output_limit[1], self.rules
+        if requested is None:
+            self.ledger.used("default_max_tokens", self.deployment.context_length - len(prompt.token_ids), limit)
+        else:
+            self.ledger.used("clamp_max_tokens", requested, limit)
+        if self.request.stop_strings and prompt.thinks:
+            self.ledger.used("stop_in_reasoning", True, rules.stop_in_reasoning)
+
+    def note_form(self) -> None:
+        """The form of a reply, before its head is written."""
+        options, stream = self.request.stream_options, self.request.stream
+        if not stream or self._includes_usage or (options is not None and options.continuous_usage_stats):
+            self.ledger.used("reasoning_in_details", False, self.rules.reasoning_in_details)
+        if stream and (options is None or options.include_usage is None):
+            self.ledger.used("stream_usage", "requested", self.rules.stream_usage)
+
+    @contextmanager
+    def attributed(self) -> Iterator[None]:
+        """A failure inside names the policies that had changed the request, as the reply would have. An engine that
+        counts a prompt longer than we did is told like our own count."""
+        try:
+            yield
+        except (RequestError, EngineError, PromptError) as error:
+            failure = as_request_error(error)
+            if isinstance(error, EngineError):
+                if self.request.stream:  # only the preflight brings it here
+                    self.ledger.used("preflight", False, self.rules.preflight)
+                if error.code == ErrorCode.CONTEXT_LENGTH_EXCEEDED:
+                    failure.status = self.rules.overflow_status
+            if failure.code == ErrorCode.CONTEXT_LENGTH_EXCEEDED:
+                self.ledger.used("overflow_status", 400, failure.status)
+            failure.headers.update(self.ledger.headers)
+            raise failure from error
+
+    # What is checked and handed on as it is.
+
+    def _check_stream_options(self, sent: Asked) -> None:
+        """``stream_options`` without a stream is an error, as at OpenAI, unless the operator chose to ignore it."""
+        misplaced = sent.stream_options is not None and not sent.stream
+        if misplaced and self.deployment.settings.stream_options_without_stream == "reject":
+            raise RequestError(
+                "stream_options: only allowed when stream is true", param="stream_options", code=ErrorCode.INVALID_VALUE
+            )
+
+    def _alternatives(self) -> int | None:
+        """Of each token, None where no log probabilities are wanted. Raises `RequestError` for more than there are."""
+        param, wanted = self.request.alternatives
+        info = self.deployment.engine.info
+        if wanted is not None and wanted > info.max_logprobs:
+            raise RequestError(
+                f"{param}: this engine gives at most {info.max_logprobs}", param=param, code=ErrorCode.INVALID_VALUE
+            )
+        if self.request.scores_prompt and not info.prompt_logprobs:
+            raise RequestError(
+                f"{param}: this engine gives no log probabilities of the prompt, which echo asks for",
+                param=param,
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
+            )
+        return wanted
