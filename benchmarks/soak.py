@@ -42,7 +42,8 @@ from paraserve.api.app import create_app
 from paraserve.deploy import deploy
 from paraserve.engines.llama_cpp.embedded import default_model_path
 from paraserve.engines.scripted.engine import ScriptedEngine
-from paraserve.serving.http_protocol import ConnectionLimits, with_limits
+from paraserve.serving.connection_limits import ConnectionLimits
+from paraserve.serving.http_protocol import with_limits
 from paraserve.serving.progress import Progress
 from paraserve.settings import ServerSettings
 

@@ -23,7 +23,7 @@ ERRORS = {"RequestError": None, "EngineError": 1, "PromptError": 2}
 
 SPELLED_OUT = {
     *("choice", "run", "sampling", "completions", "messages", "chat", "engine", "client", "remote", "refusals", "body"),
-    *("grammars", "scores", "events", "thinking", "common", "keys", "http_protocol"),
+    *("grammars", "scores", "events", "thinking", "common", "keys"),
 }
 """Modules that other hands hold today: their codes are words of the table, not yet its names."""
 

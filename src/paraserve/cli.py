@@ -11,9 +11,12 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from paraserve import __version__
+
+if TYPE_CHECKING:
+    import argparse
 
 USAGE_ERROR = 2
 
@@ -36,6 +39,8 @@ _COMMANDS = {
     "options": "print the reference of all flags as Markdown",
     "completion": "print shell completion",
 }
+
+_SHELLS = ("bash", "zsh", "fish")
 
 _SERVE_HELP = """\
 usage: paraserve serve [--config FILE] [--flag value ...] [-- ENGINE FLAGS]
@@ -169,15 +174,41 @@ def _split_config(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
 
 
 def _completion(shell: Sequence[str]) -> int:
+    import shtab
+
+    if len(shell) != 1 or shell[0] not in _SHELLS:
+        _print(f"paraserve completion: name a shell: {', '.join(_SHELLS)}", sys.stderr)
+        return USAGE_ERROR
+    _print(shtab.complete(_parser(), shell[0]))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    """What may be written, for completion alone: the command line itself is read by `paraserve.settings`."""
+    import argparse
+
+    import shtab
+
     from paraserve.settings import ServerSettings
-    from paraserve.settings.completion import SHELLS, completion
     from paraserve.settings.declare import options_of
 
-    if len(shell) != 1 or shell[0] not in SHELLS:
-        _print(f"paraserve completion: name a shell: {', '.join(SHELLS)}", sys.stderr)
-        return USAGE_ERROR
-    _print(completion(shell[0], "paraserve", _COMMANDS, options_of(ServerSettings)))
-    return 0
+    parser = argparse.ArgumentParser("paraserve")
+    parser.add_argument("--version", action="store_true", help="print the version")
+    commands = parser.add_subparsers()
+    serve, _, completion = (commands.add_parser(name, help=text) for name, text in _COMMANDS.items())
+    completion.add_argument("shell", choices=_SHELLS)
+    files = [serve.add_argument("--config", metavar="FILE", help="read options from a file")]
+    for option in options_of(ServerSettings):
+        said = option.help.split(". ")[0].rstrip(".").replace("%", "%%")
+        if option.kind == "switch":
+            for flag in (option.flag, f"--no-{option.key}"):
+                serve.add_argument(flag, action="store_true", help=said)
+            continue
+        added = serve.add_argument(option.flag, choices=option.choices or None, metavar=option.value_text, help=said)
+        files += [added] if option.metavar == "PATH" else []
+    for each in files:
+        each.complete = shtab.FILE  # type: ignore[attr-defined]
+    return parser
 
 
 def _refuse_command(word: str) -> int:

@@ -131,8 +131,12 @@ async def test_an_engine_that_fails_where_the_reasoning_ends_is_an_error_in_both
     [
         {"type": "json_schema"},
         {"type": "json_schema", "json_schema": {"name": "a", "schema": {"$ref": "#/$defs/unknown"}}},
+        {
+            "type": "json_schema",
+            "json_schema": {"schema": {"type": "integer", "exclusiveMinimum": 1, "exclusiveMaximum": 2}},
+        },
     ],
-    ids=["no schema", "unknown $ref"],
+    ids=["no schema", "unknown $ref", "no value"],
 )
 @pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
 @pytest.mark.parametrize("stream", [False, True])

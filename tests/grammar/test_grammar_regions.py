@@ -62,7 +62,7 @@ def test_a_string_cannot_end_its_region(name: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["lark", "structural_tag"])
-@pytest.mark.parametrize(("name", "why"), [("lines", "'kv-lines'"), ("tags", "a closing pattern")])
+@pytest.mark.parametrize(("name", "why"), [("lines", "'kv-lines'"), ("tags", "'xml-inline'")])
 def test_what_cannot_be_written_is_refused_with_its_reason(name: str, why: str, target: GrammarTarget) -> None:
     with pytest.raises(GrammarError, match=why):
         tool_call_constraint(FORMATS[name], [ANY], "required", target=target)

@@ -18,7 +18,9 @@ import pytest
 from paraserve.api.app import create_app
 from paraserve.engines.base import EngineError
 from paraserve.engines.scripted.engine import ScriptedEngine
-from paraserve.serving.http_protocol import MAX_HEAD_BYTES, ConnectionLimits, with_limits
+from paraserve.serving.connection_limits import ConnectionLimits
+from paraserve.serving.http_protocol import with_limits
+from paraserve.serving.request_head import MAX_HEAD_BYTES
 from tests.api.wire import CHAT, USER, chunks
 from tests.fakes.serving import serving
 from tests.toy import deployment, engine, reply
@@ -28,7 +30,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-QUICK = ConnectionLimits(head=0.3, body_silence=0.3, slow_client=0.3)
+QUICK = ConnectionLimits(head=0.3, body_silence=0.3, slow_client=0.3, idle=1)
 LIMIT = 200_000
 
 
@@ -229,7 +231,7 @@ async def test_a_thousand_connections_without_a_request_keep_nobody_from_being_s
 
 async def test_a_kept_alive_connection_that_half_opens_is_closed_after_a_while() -> None:
     """Its client is gone without a word; what the server sees is silence."""
-    async with serving(create_app(deployment(engine())), http=with_limits(QUICK), keep_alive=1) as url:
+    async with serving(create_app(deployment(engine())), http=with_limits(QUICK)) as url:
         where = urlsplit(url)
         reader, writer = await asyncio.open_connection(where.hostname, where.port)
         writer.write(chat())

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from paraserve.cli import _SHELLS as SHELLS
 from paraserve.cli import main
 from paraserve.settings import ServerSettings
-from paraserve.settings.completion import SHELLS
 from paraserve.settings.declare import options_of
 
 OPTIONS = options_of(ServerSettings)
@@ -47,7 +47,7 @@ def test_the_shell_takes_the_script(shell: str, capsys: pytest.CaptureFixture[st
 def offered(words: list[str], capsys: pytest.CaptureFixture[str]) -> set[str]:
     """What bash completes the last word to."""
     quoted = " ".join(f"'{word}'" for word in words)
-    ask = f"COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _paraserve; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    ask = f"COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _shtab_paraserve; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     done = subprocess.run(
         ["bash", "-c", script("bash", capsys) + ask], capture_output=True, text=True, check=True, cwd="/"
     )

@@ -1,8 +1,8 @@
 """Which format a checkpoint writes, and which of the two readers reads it.
 
 A family that we know is a description, and one machine reads all of them (`reading/`): it knows separators, streams
-arguments, forgives what models get wrong. What only the checkpoint itself declares (``response_template``) is read as a
-description where it can be said as one, and else run as it stands (`declared/`). Knows nothing of either's inside.
+arguments, forgives what models get wrong. What only the checkpoint itself declares (``response_template``) is run as it
+stands (`declared/`): it says what a description cannot, and not what one must know. Knows nothing of either's inside.
 """
 
 from __future__ import annotations

@@ -29,6 +29,8 @@ def merge(left: Any, right: Any) -> tuple[Any, str | None]:
     for key, value in right.items():
         if key not in result or result[key] == value:
             result[key] = value
+        elif key == "const":
+            return False, None
         elif not _can_be_combined(key, result[key], value):
             clash = key
         elif key in _TIGHTER:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from paraserve.grammar.regex import Regex
+from paraserve.grammar.regex import ANY_CHAR, Both, Regex, Repeat, of_length
 
 
 class GrammarError(ValueError):
@@ -61,6 +61,14 @@ class String:
     patterns: tuple[Regex, ...] = ()
     path: str = field(default="", compare=False)
     """Where the schema stands, for a writer that cannot say it."""
+
+    @property
+    def language(self) -> Regex:
+        """The strings themselves, before any spelling."""
+        if not self.patterns:
+            return Repeat(ANY_CHAR, self.least, self.most)
+        joint = self.patterns[0] if len(self.patterns) == 1 else Both(self.patterns)
+        return of_length(joint, self.least, self.most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +120,9 @@ class Ref:
 
     key: str
 
+
+NOTHING = OneOf(())
+"""No value at all, where a node must stand."""
 
 Node = AnyValue | Null | Boolean | Number | String | Const | Array | Object | OneOf | Ref
 

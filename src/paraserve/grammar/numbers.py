@@ -1,13 +1,14 @@
 """Numbers within bounds, as regular languages over their decimal spelling.
 
-Knows digits only. Every string of a language made here is a JSON number whose value lies within the bounds; bounded
-numbers are spelled without an exponent and never as ``-0``, so some spellings of a value are left out.
+Knows bounds and digits only. Every string of a language made here is a JSON number whose value lies within the bounds;
+bounded numbers are spelled without an exponent and never as ``-0``, so some spellings of a value are left out.
 """
 
 from __future__ import annotations
 
 from decimal import Decimal
 
+from paraserve.grammar.nodes import Number
 from paraserve.grammar.regex import DIGIT, EMPTY, Alt, Cat, Chars, Regex, Repeat, alt, chars, optional, text
 
 _DIGITS = Repeat(DIGIT, 0, None)
@@ -26,6 +27,20 @@ NUMBER: Regex = Cat(
         optional(Cat((chars("eE"), optional(chars("+-")), Repeat(DIGIT, 1, None)))),
     )
 )
+
+
+def within(node: Number) -> Regex:
+    """The numbers that a schema admits."""
+    low, high, places = node.low, node.high, node.places
+    if node.integer:
+        bottom = None if low is None else int(low.to_integral_value("ROUND_CEILING"))
+        top = None if high is None else int(high.to_integral_value("ROUND_FLOOR"))
+        bottom = bottom + 1 if bottom is not None and node.open_low and bottom == low else bottom
+        top = top - 1 if top is not None and node.open_high and top == high else top
+        return integer_between(bottom, top, step=10 ** max(-(places or 0), 0))
+    if places is not None:
+        return decimals_at_most(places, None if low is None else int(low), None if high is None else int(high))
+    return decimal_between(low, high, open_low=node.open_low, open_high=node.open_high)
 
 
 def integer_between(low: int | None, high: int | None, *, step: int = 1) -> Regex:

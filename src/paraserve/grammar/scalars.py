@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from typing import Any
 
+from paraserve.grammar.emptiness import has_no_string
 from paraserve.grammar.nodes import Const, GrammarError, Node, Number, String, one_of
+from paraserve.grammar.numbers import within
 from paraserve.grammar.pattern import PatternError, read_pattern
 from paraserve.grammar.regex import Regex
 from paraserve.grammar.string_formats import STRING_FORMATS
@@ -45,7 +47,8 @@ class ScalarReader:
         known = STRING_FORMATS.get(str(schema.get("format")))
         if known is not None:
             patterns.append(read_pattern(known))
-        return None if most is not None and most < least else String(least, most, tuple(patterns), path)
+        node = String(least, most, tuple(patterns), path)
+        return None if has_no_string(node.language) else node
 
     def number(self, schema: Mapping[str, Any], path: str, *, integer: bool) -> Node | None:
         low, open_low = self.bound(schema, "minimum", "exclusiveMinimum", path, max)
@@ -64,8 +67,7 @@ class ScalarReader:
                 if values is not None:
                     return one_of([Const(value) for value in values])
         node = Number(integer or (places is not None and places <= 0), low, high, open_low, open_high, places)
-        empty = low is not None and high is not None and (low > high or (low == high and (open_low or open_high)))
-        return None if empty else node
+        return None if has_no_string(within(node)) else node
 
     def multiples(
         self, step: Decimal, low: Decimal | None, high: Decimal | None, open_low: bool, open_high: bool, path: str

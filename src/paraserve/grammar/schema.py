@@ -23,6 +23,7 @@ from paraserve.grammar.limits import (
 )
 from paraserve.grammar.merge import MERGEABLE, merge
 from paraserve.grammar.nodes import (
+    NOTHING,
     TYPES,
     AnyValue,
     Array,
@@ -151,13 +152,14 @@ class _Reader(ScalarReader):
             self.open.append(key)
             node = self.node(target, f"{self.path}.{key.removeprefix('#').strip('/').replace('/', '.')}".rstrip("."))
             self.open.pop()
-            if node is None:
-                return None
-            self.definitions[key] = node
+            # What refers to it from within itself may stand in another definition: these references end nowhere.
+            self.definitions[key] = NOTHING if node is None else node
             self.sizes[key] = self.parts - before
         elif key not in self.recursive:
             self.add_parts(self.sizes[key])
-        return Ref(key) if key in self.recursive else self.definitions[key]
+        if key in self.recursive:
+            return Ref(key)
+        return None if self.definitions[key] is NOTHING else self.definitions[key]
 
     def resolve(self, reference: Any, path: str) -> Any:
         if not isinstance(reference, str) or not reference.startswith("#"):
@@ -227,8 +229,8 @@ class _Reader(ScalarReader):
 
     def listed(self, schema: Mapping[str, Any], path: str) -> Node | None:
         values = [schema["const"]] if "const" in schema else schema["enum"]
-        if not isinstance(schema.get("enum", values), list) or not schema.get("enum", values):
-            raise self.broken("enum", path, "must be a non-empty list")
+        if not isinstance(schema.get("enum", values), list):
+            raise self.broken("enum", path, "must be a list")
         if "const" in schema and "enum" in schema and schema["const"] not in schema["enum"]:
             return None
         if len(values) > MOST_LISTED:
@@ -275,7 +277,7 @@ class _Reader(ScalarReader):
         if len(first) > MOST_FIRST_ITEMS:
             raise too_large("schemas in 'prefixItems'", MOST_FIRST_ITEMS, path, "prefixItems")
         prefix: list[Node] = []
-        for index, item in enumerate(first):
+        for index, item in enumerate(first[:most]):
             node = self.node(item, f"{path}.prefixItems[{index}]")
             if node is None:
                 most = index if most is None else min(most, index)
@@ -283,7 +285,7 @@ class _Reader(ScalarReader):
             prefix.append(node)
         rest = self.node(items, f"{path}.items")
         if rest is None or (most is not None and most <= len(prefix)):
-            rest, most = None, min(len(prefix), len(prefix) if most is None else most)
+            rest, most = None, len(prefix)
         return None if most is not None and most < least else Array(tuple(prefix), rest, least, most)
 
     def object(self, schema: Mapping[str, Any], path: str) -> Node | None:
@@ -311,25 +313,30 @@ class _Reader(ScalarReader):
                 properties.append(Property(str(name), value, name in required))
             elif name in required:
                 return None
+            else:
+                extra = None  # a key that may not be there must not come back as an undeclared one
         if sum(not item.required for item in properties) > MOST_OPTIONAL:
             raise too_large("optional properties in one object", MOST_OPTIONAL, path, "properties")
-        keys = self.key_node(schema, path)
+        keys, any_key = self.key_node(schema, path)
+        extra = extra if any_key else None
         least, most = self.extra_counts(schema, properties, extra is not None, path)
-        if most is not None and most < 0:
+        if most is not None and most < least:
             return None
         return Object(tuple(properties), extra if most != 0 else None, keys, least, most)
 
-    def key_node(self, schema: Mapping[str, Any], path: str) -> Node | None:
+    def key_node(self, schema: Mapping[str, Any], path: str) -> tuple[Node | None, bool]:
+        """What an undeclared key must be (None: any string), and whether there is such a key at all."""
         if "propertyNames" not in schema:
-            return None
-        names = schema["propertyNames"]
-        node = self.node({"type": "string", **names} if isinstance(names, Mapping) else names, f"{path}.propertyNames")
-        if node in (String(), AnyValue()):
-            return None
+            return None, True
+        place = f"{path}.propertyNames"
+        names = self.merged({"type": "string"}, schema["propertyNames"], place)
+        node = self.node(names, place)
+        if node == String():
+            return None, True
         if schema.get("properties") or schema.get("required"):
             self.refuse("propertyNames", path, "is supported only without declared properties")
-            return None
-        return node
+            return None, True
+        return node, node is not None
 
     def extra_counts(
         self, schema: Mapping[str, Any], properties: Sequence[Property], has_extra: bool, path: str

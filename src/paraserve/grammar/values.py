@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paraserve.grammar import numbers
+from paraserve.grammar.emptiness import has_no_string
 from paraserve.grammar.nodes import (
     AnyValue,
     Array,
@@ -29,9 +30,9 @@ from paraserve.grammar.nodes import (
 )
 from paraserve.grammar.regex import (
     ANY_CHAR,
+    ANY_TEXT,
     WORD,
     Alt,
-    Both,
     Cat,
     Chars,
     Regex,
@@ -41,9 +42,7 @@ from paraserve.grammar.regex import (
     chars,
     each_char,
     has_both,
-    is_empty,
     never_spelling,
-    of_length,
     other_than,
     text,
     without,
@@ -93,10 +92,9 @@ class Scope:
 
     def string_regex(self, node: String) -> Regex | None:
         """The strings themselves, before any spelling; None: all of them. Raises `GrammarError`."""
-        if not node.patterns:
-            return None if node.least == 0 and node.most is None else Repeat(ANY_CHAR, node.least, node.most)
-        joint = node.patterns[0] if len(node.patterns) == 1 else Both(node.patterns)
-        regex = of_length(joint, node.least, node.most)
+        regex = node.language
+        if regex == ANY_TEXT:
+            return None
         if not self.intersections and has_both(regex):
             if self.lenient:
                 return node.patterns[0]
@@ -114,11 +112,12 @@ class Scope:
             if isinstance(option, Const) and not without(chars(str(option.value)), allowed).ranges:
                 languages.append(text(str(option.value)))
             elif isinstance(option, String):
-                whole = self.string_regex(option) or Repeat(ANY_CHAR, 0, None)
+                whole = self.string_regex(option) or ANY_TEXT
                 languages.append(each_char(whole, lambda found: without(found, without(ANY_CHAR, allowed))))
-        if all(is_empty(language) for language in languages):
+        spoken = [language for language in languages if not has_no_string(language)]
+        if not spoken:
             raise GrammarError("the family cannot spell the keys", keyword="propertyNames", path=self.path)
-        return Alt(tuple(languages))
+        return Alt(tuple(spoken))
 
 
 class ValueWriter:
@@ -147,7 +146,7 @@ class ValueWriter:
             case Boolean():
                 return Alternation((Literal(self.spelling.true), Literal(self.spelling.false)))
             case Number():
-                return Pattern(number(node))
+                return Pattern(numbers.within(node))
             case String():
                 return self.string(node)
             case Const():
@@ -334,16 +333,3 @@ class ValueWriter:
 
 
 _BARE_KEY = Chars((*chars("-").ranges, *WORD.ranges))
-
-
-def number(node: Number) -> Regex:
-    low, high, places = node.low, node.high, node.places
-    if node.integer:
-        bottom = None if low is None else int(low.to_integral_value("ROUND_CEILING"))
-        top = None if high is None else int(high.to_integral_value("ROUND_FLOOR"))
-        bottom = bottom + 1 if bottom is not None and node.open_low and bottom == low else bottom
-        top = top - 1 if top is not None and node.open_high and top == high else top
-        return numbers.integer_between(bottom, top, step=10 ** max(-(places or 0), 0))
-    if places is not None:
-        return numbers.decimals_at_most(places, None if low is None else int(low), None if high is None else int(high))
-    return numbers.decimal_between(low, high, open_low=node.open_low, open_high=node.open_high)

@@ -87,15 +87,20 @@ class ErrorCode(StrEnum):
     )
     INVALID_HTTP = (
         "invalid_http",
-        400,
-        "what came is no HTTP/1.1 request; the connection is closed",
+        (400, 501, 505),
+        "what came is no request of HTTP/1.1 or 1.0, or not as RFC 9112 has it; the connection is closed",
         "mend the client, or speak TLS where the server does not",
     )
     INVALID_API_KEY = "invalid_api_key", 401, "no key, or a wrong one", "`Authorization: Bearer KEY`"
     MODEL_NOT_FOUND = "model_not_found", 404, "the model is not served here", "`GET /v1/models` lists what is"
     ENDPOINT_NOT_FOUND = "endpoint_not_found", 404, "no such path", "see [api.md](api.md)"
     METHOD_NOT_ALLOWED = "method_not_allowed", 405, "the path does not take this method", "`Allow` has the right one"
-    REQUEST_TIMEOUT = "request_timeout", 408, "the request's head did not come within 30 seconds", "send it at once"
+    REQUEST_TIMEOUT = (
+        "request_timeout",
+        408,
+        "the request did not come: 30 s for its head, 60 between parts of its body",
+        "send it at once",
+    )
     REQUEST_TOO_LARGE = "request_too_large", 413, "the body is larger than `--max-body-size`", "send less"
     UNSUPPORTED_ENCODING = (
         "unsupported_encoding",

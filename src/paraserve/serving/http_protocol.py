@@ -1,270 +1,376 @@
-"""HTTP/1.1 for the server: uvicorn's protocol, and what it leaves to whoever stands in front of it.
+"""HTTP/1.1 for the server: one client's connection, from bytes to exchanges and back. uvicorn's server listens and
+drains; its own protocol is not used.
 
-A connection may take so long for a request's head and body, a head may be so large, a client that stops reading is cut
-off, and a refusal has the API's error shape. Streams get a short way for their body (`DirectBody`). Never knows what
-is served. Invariant: whatever one connection does costs bounded memory and ends in bounded time.
+llhttp reads the requests (`httptools`), in the strict way; what it lets pass that RFC 9112 does not is refused here.
+Never knows what is served. Two invariants: whatever one connection does costs bounded memory and ends in bounded time,
+and where one request ends and the next begins never depends on how the bytes were cut, on an offer that is not taken,
+or on what was answered.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from dataclasses import dataclass
-from typing import cast
+from collections import deque
+from collections.abc import Awaitable, Iterable
+from contextvars import Context
+from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+import httptools
+import uvicorn
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
+from uvicorn.server import ServerState
 
 from paraserve.api.direct_body import extension
 from paraserve.api.errors import encode_error
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError
+from paraserve.serving.connection_limits import ConnectionLimits, Phase
+from paraserve.serving.exchange import STATUS_LINES, Exchange
+from paraserve.serving.outbox import Outbox
+from paraserve.serving.request_head import (
+    MAX_HEAD_BYTES,
+    awaits_continue,
+    check_head,
+    head_too_large,
+    no_http,
+    scope_of,
+)
 
-MAX_HEAD_BYTES = 64 << 10
-"""Request line and headers together, as most servers and proxies have it."""
-MAX_HEADERS = 200
+_PIECE = 16 << 10
+"""Bytes that are parsed before it is seen whether requests wait behind one that runs."""
+_BODY_AHEAD = 64 << 10
+"""Bytes that are read before the application asks for them: of a body, or of what is pipelined behind a request."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """Seconds.
+class HTTPConnection(asyncio.Protocol):
+    """One client's connection. `with_limits` makes the class that a server uses.
 
-    Args:
-        head: from a request's first byte (or a new connection's start) to the end of its head.
-        body_silence: between two pieces of a request's body.
-        slow_client: how long a client may read nothing of a reply that waits for it.
+    Requests that were pipelined are parsed one ahead: the bytes behind it wait as bytes.
     """
-
-    head: float = 30.0
-    body_silence: float = 60.0
-    slow_client: float = 60.0
-
-
-class Outbox:
-    """Connections with bytes that wait for the end of the event loop's turn.
-
-    Tokens of many streams come in one turn. Writing them back to back, behind all that was computed for them, costs
-    about a third less than writing each by itself: a reader that is awake needs no waking (benchmarks/profile.md).
-    """
-
-    __slots__ = ("_waiting",)
-
-    def __init__(self) -> None:
-        self._waiting: list[Outgoing] = []
-
-    def add(self, outgoing: Outgoing, loop: asyncio.AbstractEventLoop) -> None:
-        if not self._waiting:
-            loop.call_soon(self._send)
-        self._waiting.append(outgoing)
-
-    def _send(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for outgoing in waiting:
-            outgoing.send()
-
-
-class Outgoing:
-    """What the responses of one connection write to in the transport's place: head and body leave together."""
-
-    __slots__ = ("_loop", "_outbox", "_parts", "_transport")
-
-    def __init__(self, transport: asyncio.Transport, outbox: Outbox, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._outbox = outbox
-        self._loop = loop
-        self._parts: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        if not self._parts:
-            self._outbox.add(self, self._loop)
-        self._parts.append(data)
-
-    def send(self) -> None:
-        parts, self._parts = self._parts, []
-        if parts and not self._transport.is_closing():
-            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
-
-    def close(self) -> None:
-        self.send()
-        self._transport.close()
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
-
-class StreamBody:
-    """`DirectBody` of one response."""
-
-    __slots__ = ("_cycle", "_departures", "_flow", "_outgoing")
-
-    def __init__(self, cycle: RequestResponseCycle, outgoing: Outgoing, departures: Departures) -> None:
-        self._cycle = cycle
-        self._flow = cycle.flow
-        self._outgoing = outgoing
-        self._departures = departures
-
-    def write(self, body: bytes) -> Awaitable[None] | None:
-        cycle = self._cycle
-        if cycle.disconnected:
-            return None
-        if cycle.chunked_encoding:
-            self._outgoing.write(b"%x\r\n%b\r\n" % (len(body), body))
-        elif cycle.scope["method"] != "HEAD":
-            self._outgoing.write(body)
-        return self._flow.drain() if self._flow.write_paused else None
-
-    def gone(self) -> asyncio.Future[None]:
-        return self._departures.watch(self._cycle.disconnected)
-
-
-class Departures:
-    """Who waits for one connection's client to leave: requests that were pipelined may all be running."""
-
-    __slots__ = ("_loop", "_watches")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._watches: list[asyncio.Future[None]] = []
-
-    def watch(self, gone: bool) -> asyncio.Future[None]:
-        watch = self._loop.create_future()
-        self._watches = [other for other in self._watches if not other.done()]
-        self._watches.append(watch)
-        if gone:
-            watch.set_result(None)
-        return watch
-
-    def tell(self) -> None:
-        for watch in self._watches:
-            if not watch.done():
-                watch.set_result(None)
-
-
-class HTTPConnection(HttpToolsProtocol):
-    """One client's connection. `with_limits` makes the class that a server uses."""
 
     limits = ConnectionLimits()
     outbox: Outbox
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._outgoing = Outgoing(transport, self.outbox, self.loop)
-        self._departures = Departures(self.loop)
-        self._head_bytes = 0
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """As uvicorn's server makes one."""
+        self._app = config.loaded_app
+        self._server = server_state
+        self._app_state = app_state
+        self._loop = _loop or asyncio.get_running_loop()
+        self._parser = httptools.HttpRequestParser(self)
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
         self._in_head = True
-        self._reading: asyncio.TimerHandle | None = None
+        self._since = 0
+        """Bytes that were parsed since there was a whole head, a piece of a body, or the end of a request."""
+        self._exchanges: deque[Exchange] = deque()
+        """Those that are not over, in their order. The first one runs."""
+        self._incoming: Exchange | None = None
+        """The one whose request is being parsed, past its head."""
+        self._held = b""
+        """What was received behind a request that waits."""
+        self._deaf = False
+        """Whether nothing more is understood: the connection ends with what is still to be answered."""
+        self._refusal: RequestError | None = None
+        """What is to be said last."""
+        self._unwanted = 0
+        """Bytes that were read after a refusal."""
+        self._parts: list[bytes] = []
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._reading = True
+        self._phase: Phase | None = None
+        self._clock: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
-        self._await_head()
+
+    # asyncio's callbacks
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+        self._server.connections.add(self)  # type: ignore[arg-type]
+        self._addresses = {
+            "server": get_local_addr(transport),
+            "client": get_remote_addr(transport),
+            "scheme": "https" if is_ssl(transport) else "http",
+        }
+        self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timers()
-        super().connection_lost(exc)
-        self._departures.tell()
+        self._deaf, self._incoming = True, None
+        self._server.connections.discard(self)
+        for timer in (self._clock, self._stalled):
+            if timer is not None:
+                timer.cancel()
+        for exchange in self._exchanges:
+            exchange.leave()
+        self._writable.set()
 
     def data_received(self, data: bytes) -> None:
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._reading is None:
-                self._await_head()
-        super().data_received(data)
-        if self._in_head and self._head_bytes > MAX_HEAD_BYTES:
-            self._refuse(_head_too_large())
-
-    # llhttp's callbacks
-
-    def on_message_begin(self) -> None:
-        self._in_head = True
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        size = sum(len(name) + len(value) for name, value in self.headers) + len(self.url)
-        if size > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS:
-            self._refuse(_head_too_large())
-            return
-        self._in_head, self._head_bytes = False, 0
-        self._unset_reading()
-        super().on_headers_complete()
-        self.cycle.transport = cast(asyncio.Transport, self._outgoing)
-        self.scope["extensions"] = extension(StreamBody(self.cycle, self._outgoing, self._departures))
-        self._reading = self.loop.call_later(self.limits.body_silence, self._silent)
-
-    def on_body(self, body: bytes) -> None:
-        if self.transport.is_closing():
-            return
-        super().on_body(body)
-        if not self.flow.read_paused:  # else it is we who do not read
-            self._unset_reading()
-            self._reading = self.loop.call_later(self.limits.body_silence, self._silent)
-
-    def on_message_complete(self) -> None:
-        self._in_head = True
-        self._unset_reading()
-        if not self.transport.is_closing():
-            super().on_message_complete()
-
-    def shutdown(self) -> None:
-        self._outgoing.send()
-        super().shutdown()
-
-    # What a client may cost
+        if self._deaf:
+            self._drop(len(data))
+        elif self._held:
+            self._held += data
+            self._regulate()
+        else:
+            self._parse(data)
 
     def pause_writing(self) -> None:
-        super().pause_writing()
+        self._writable.clear()
         if self._stalled is None:
-            self._stalled = self.loop.call_later(self.limits.slow_client, self.transport.abort)
+            self._stalled = self._loop.call_later(self.limits.slow_client, self.transport.abort)
 
     def resume_writing(self) -> None:
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
-        super().resume_writing()
+        self._writable.set()
 
-    def _await_head(self) -> None:
-        self._reading = self.loop.call_later(self.limits.head, self._silent)
+    # From bytes to exchanges
 
-    def _silent(self) -> None:
-        """A request that does not come: close, with an answer where the client may still be there for it."""
-        self._reading = None
-        if self.transport.is_closing():
+    def _parse(self, data: bytes) -> None:
+        rest: bytes | memoryview = data if len(data) <= _PIECE else memoryview(data)
+        while rest and not self._deaf:
+            if len(self._exchanges) > 1:
+                self._held = bytes(rest)
+                self._regulate()
+                break
+            piece, rest = rest[:_PIECE], rest[_PIECE:]
+            self._since += len(piece)
+            try:
+                self._parser.feed_data(piece)
+            except httptools.HttpParserUpgrade as offer:
+                rest = b"".join((self._head_without_offer(), piece[offer.args[0] :], rest))
+                self._parser = httptools.HttpRequestParser(self)
+                self._since = 0
+            except httptools.HttpParserError as error:
+                if self._deaf:
+                    self._drop(len(piece))
+                else:
+                    self._refuse(error.__context__ if isinstance(error.__context__, RequestError) else no_http())
+            else:
+                if self._since > MAX_HEAD_BYTES:
+                    self._refuse(head_too_large())
+        self._advance()
+
+    def _head_without_offer(self) -> bytes:
+        """The head again, as that of an ordinary request, which one that offers another protocol is otherwise (RFC
+        9110, 7.8). llhttp takes what follows it for that protocol."""
+        lines = [b"%b %b HTTP/%b" % (self._parser.get_method(), self._url, self._parser.get_http_version().encode())]
+        lines += [b"%b: %b" % header for header in self._headers if header[0] != b"upgrade"]
+        return b"\r\n".join([*lines, b"", b""])
+
+    # llhttp's callbacks: what they raise comes out of `feed_data`
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        self._url = b""
+        self._headers = []
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # else it is a trailer, which nobody has asked for
+            self._headers.append((name.lower(), value.strip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        self._in_head, self._since = False, 0
+        if self._deaf:
             return
-        if self._in_head and not self._head_bytes:
-            self.transport.close()
-        elif self._in_head:
-            self._refuse(RequestError("The request took too long to arrive.", status=408, code="request_timeout"))
+        method, version = self._parser.get_method().decode(), self._parser.get_http_version()
+        if self._parser.should_upgrade() and method != "CONNECT":
+            return  # it comes again, without the offer
+        check_head(method, self._url, version, self._headers)
+        scope = scope_of(method, self._url, version, self._headers, self._addresses)
+        scope["state"] = self._app_state.copy()
+        exchange = Exchange(
+            self,
+            scope,
+            keep_alive=version == "1.1" and self._parser.should_keep_alive(),
+            awaits_continue=awaits_continue(version, self._headers),
+        )
+        scope["extensions"] = extension(exchange)
+        self._exchanges.append(exchange)
+        self._incoming = exchange
+
+    def on_body(self, body: bytes) -> None:
+        self._since = 0
+        incoming = self._incoming
+        if incoming is None or self._deaf:
+            return
+        if incoming.complete:
+            self._drop(len(body))
+            return
+        incoming.feed(body)
+        self._regulate()
+        self._phase = None  # its clock begins again
+
+    def on_message_complete(self) -> None:
+        self._since = 0
+        if self._incoming is None:
+            return
+        incoming, self._incoming = self._incoming, None
+        self._unwanted = 0
+        incoming.end()
+        if not incoming.keep_alive:
+            self._deaf = True  # the client has said that nothing follows
+
+    # From exchange to exchange
+
+    def _advance(self) -> None:
+        if self._exchanges and not self._exchanges[0].running:
+            exchange = self._exchanges[0]
+            exchange.running = True
+            task = self._loop.create_task(exchange.run(self._app), context=Context())
+            self._server.tasks.add(task)
+            task.add_done_callback(self._server.tasks.discard)
+        self._watch()
+
+    def completed(self, exchange: Exchange) -> None:
+        self._server.total_requests += 1
+        self._exchanges.popleft()
+        if not exchange.keep_alive:
+            self._end(arrived=exchange.arrived)
+        elif self._refusal is not None and not self._exchanges:
+            self._answer_refusal(self._refusal)
         else:
-            self.transport.abort()  # the handler sees that the client is gone
+            held, self._held = self._held, b""
+            self._regulate()
+            self._parse(held)
 
     def _refuse(self, error: RequestError) -> None:
-        """Answer on the connection itself and close it. Replies that still run on it have ended for its client."""
-        if self.transport.is_closing():
+        """A request that is none, or does not come: it is answered behind those before it, and is the last one."""
+        self._deaf, self._held = True, b""
+        incoming, self._incoming = self._incoming, None
+        if incoming is not None and incoming in self._exchanges:
+            self._exchanges.remove(incoming)
+            incoming.leave()
+        if incoming is not None and incoming.started:
+            self._end(arrived=False)  # its client has its answer already
+        elif self._exchanges:
+            self._refusal = error
+        else:
+            self._answer_refusal(error)
+
+    def _answer_refusal(self, error: RequestError) -> None:
+        body = encode_error(error)
+        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        self.write(STATUS_LINES[error.status] + head + body)
+        self._end(arrived=False)
+
+    def _end(self, *, arrived: bool) -> None:
+        """Nothing more is answered. A client that may still be writing would lose the answer to a reset: some of what
+        it writes is read first."""
+        self._deaf, self._held, self._incoming = True, b"", None
+        self._exchanges.clear()
+        self.flush()
+        if self.transport.is_closing() or (arrived and not self._unwanted):
+            self.transport.close()
             return
-        if self.cycle is None or self.cycle.response_complete:
-            body = encode_error(error)
-            head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-            self._outgoing.write(STATUS_LINE[error.status] + head + body)
-        self._outgoing.close()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._regulate()
+        self._watch("refused")
 
-    def send_400_response(self, msg: str) -> None:
-        self._refuse(RequestError("This is no HTTP/1.1 request.", code="invalid_http"))
+    def _drop(self, size: int) -> None:
+        self._unwanted += size
+        if self._unwanted > self.limits.refused_bytes:
+            self.transport.abort()
 
-    def _unset_reading(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
+    def shutdown(self) -> None:
+        """uvicorn's server stops: what runs may end, nothing more begins."""
+        if self._exchanges:
+            self._exchanges[0].keep_alive = False
+        else:
+            self.close()
 
-    def _stop_timers(self) -> None:
-        self._unset_reading()
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
+    # What a client is waited for, and how long
+
+    def _watch(self, phase: Phase | None = None) -> None:
+        """Run the clock of what the connection waits for now. It goes on where that is the same as before."""
+        phase = phase or self._awaited()
+        if phase == self._phase and self._clock is not None:
+            return
+        self._phase = phase
+        if self._clock is not None:
+            self._clock.cancel()
+        self._clock = None if phase is None else self._loop.call_later(getattr(self.limits, phase), self._late)
+
+    def _awaited(self) -> Phase | None:
+        if self._phase == "refused" and self._deaf:
+            return "refused"
+        incoming = self._incoming
+        if incoming is not None:
+            return "refused" if incoming.complete else "body_silence" if self._reading else None
+        if self._deaf or self._exchanges:
+            return None
+        return "head" if self._in_head else "idle"
+
+    def _late(self) -> None:
+        self._clock = None
+        if self._phase == "idle" or (self._phase == "head" and not self._since):
+            self.close()
+        elif self._phase == "refused":
+            self.abort()
+        elif not self.transport.is_closing():
+            self._refuse(
+                RequestError("The request took too long to arrive.", status=408, code=ErrorCode.REQUEST_TIMEOUT)
+            )
+
+    def _regulate(self) -> None:
+        """Read from the client, or let it wait: it is heard of when it leaves only while it is read from."""
+        incoming = self._incoming
+        ahead = len(self._held) + (incoming.ahead if incoming is not None and not incoming.complete else 0)
+        if self._reading != (ahead <= _BODY_AHEAD) and not self.transport.is_closing():
+            self._reading = not self._reading
+            if self._reading:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
+
+    # `Wire`
+
+    @property
+    def default_headers(self) -> Iterable[tuple[bytes, bytes]]:
+        return self._server.default_headers
+
+    @property
+    def behind(self) -> bool:
+        return not self._writable.is_set()
+
+    def drain(self) -> Awaitable[Any]:
+        return self._writable.wait()
+
+    def body_taken(self) -> None:
+        if not self._reading:
+            self._regulate()
+            self._watch()
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self.outbox.add(self, self._loop)
+        self._parts.append(data)
+
+    def flush(self) -> None:
+        parts, self._parts = self._parts, []
+        if parts and not self.transport.is_closing():
+            self.transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+
+    def close(self) -> None:
+        self.flush()
+        self.transport.close()
+
+    def abort(self) -> None:
+        self.flush()
+        self.transport.abort()
 
 
 def with_limits(limits: ConnectionLimits) -> type[HTTPConnection]:
     """The protocol class that keeps to ``limits``."""
     return type("LimitedConnection", (HTTPConnection,), {"limits": limits, "outbox": Outbox()})
-
-
-def _head_too_large() -> RequestError:
-    return RequestError(
-        f"The request's head is larger than {MAX_HEAD_BYTES} bytes or {MAX_HEADERS} headers.",
-        status=431,
-        code="head_too_large",
-    )

@@ -25,16 +25,13 @@ from paraserve.deploy import deploy
 from paraserve.deployment import Deployment
 from paraserve.engines.build import engine_of_ours
 from paraserve.observability.event_loop import watch_event_loop
-from paraserve.serving.http_protocol import ConnectionLimits, with_limits
+from paraserve.serving.connection_limits import ConnectionLimits
+from paraserve.serving.http_protocol import with_limits
 from paraserve.serving.listening import listen, url_of
 from paraserve.serving.memory import release_startup_memory
 from paraserve.serving.progress import Progress, run_until_stopped
 from paraserve.serving.tls import Certificate
 from paraserve.settings import ServerSettings
-
-IDLE_CONNECTION_SECONDS = 75
-"""How long a kept-alive connection may be idle: longer than the pools of usual clients and proxies keep theirs, so
-that it is they who close."""
 
 LAST_WORDS_SECONDS = 1.0
 """How long replies that the drain has broken off may take to say so."""
@@ -102,7 +99,9 @@ class HTTPServer(uvicorn.Server):
     ) -> None:
         config = uvicorn.Config(
             app,
-            http=with_limits(ConnectionLimits(slow_client=settings.slow_client_timeout)),
+            http=with_limits(
+                ConnectionLimits(slow_client=settings.slow_client_timeout, idle=settings.idle_connection_timeout)
+            ),
             ws="none",
             lifespan="off",
             access_log=False,
@@ -111,7 +110,6 @@ class HTTPServer(uvicorn.Server):
             proxy_headers=bool(settings.trusted_proxies),
             forwarded_allow_ips=list(settings.trusted_proxies),
             ssl_context_factory=(lambda *_: certificate.context) if certificate else None,
-            timeout_keep_alive=IDLE_CONNECTION_SECONDS,
             timeout_graceful_shutdown=math.ceil(settings.drain_timeout),
         )
         super().__init__(config)

@@ -1,20 +1,32 @@
 """What an option is, and how a raw value becomes a typed one.
 
-The type comes from the field's annotation, everything else from `setting`. It must never know where a value came
-from beyond the label that goes into an error. Invariant: text and typed values (of a file) that mean the same give
-the same result, and a refused value is a one-line `ConfigurationError` that says what would be right.
+Type, choices and bounds are the field's annotation, which msgspec obeys; everything else is from `setting`. It must
+never know where a value came from beyond the label that goes into an error. Invariant: text and typed values (of a
+file) that mean the same give the same result, and a refused value is a one-line `ConfigurationError` that says what
+would be right.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
+import math
 import re
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from types import UnionType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+from msgspec.inspect import type_info
+
+SECONDS = {"metavar": "SECONDS"}
+BYTES = {"kind": "size"}
+"""May be written as ``64MiB``."""
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(ge=0, extra=SECONDS)]
+FilePath = Annotated[str, Meta(extra={"metavar": "PATH"})]
 
 Kind = Literal["text", "integer", "number", "switch", "choice", "list", "object", "size"]
 
@@ -26,8 +38,25 @@ _METAVARS: dict[Kind, str] = {
     "object": "JSON",
     "size": "SIZE",
 }
-_TRUE = frozenset({"1", "true", "yes", "on"})
-_FALSE = frozenset({"0", "false", "no", "off"})
+_KINDS: dict[str, Kind] = {
+    "StrType": "text",
+    "IntType": "integer",
+    "FloatType": "number",
+    "BoolType": "switch",
+    "LiteralType": "choice",
+    "VarTupleType": "list",
+    "DictType": "object",
+}
+_EXPECTED: dict[Kind, str] = {
+    "text": "a text that is not empty",
+    "integer": "a whole number",
+    "number": "a number",
+    "switch": "true or false",
+    "list": "a text or a list of texts",
+    "object": "a JSON object",
+    "size": "a size such as 64MiB or a number of bytes",
+}
+_SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _SIZE = re.compile(r"(\d+)\s*(?:([KMG])(?:i?B)?|B)?", re.IGNORECASE)
 _SIZE_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -41,13 +70,13 @@ class Option:
     """One declared option. ``name`` is the attribute; flag, variable and file key are derived from it."""
 
     name: str
+    type: Any
     kind: Kind
     default: Any
     group: str
     help: str
     choices: tuple[str, ...] = ()
-    minimum: float | None = None
-    maximum: float | None = None
+    bounds: str = ""
     metavar: str = ""
     secret: bool = False
     default_note: str = ""
@@ -92,11 +121,8 @@ def setting(
     *,
     group: str,
     help: str,
-    minimum: float | None = None,
-    maximum: float | None = None,
     metavar: str = "",
     secret: bool = False,
-    size: bool = False,
     default_note: str = "",
 ) -> Any:
     """A dataclass field that is an option.
@@ -105,20 +131,10 @@ def setting(
         default: the value when no source names one; shown in the help unless ``default_note`` says it in words.
         group: heading under which the help lists it.
         help: one or two sentences for the operator.
-        minimum, maximum: inclusive bounds of a number.
+        metavar: what stands for the value in the help; by default the annotation's, or its kind's.
         secret: never shown by ``repr``.
-        size: an integer that counts bytes and may be written as ``64MiB``.
     """
-    metadata = {
-        "group": group,
-        "help": help,
-        "minimum": minimum,
-        "maximum": maximum,
-        "metavar": metavar,
-        "secret": secret,
-        "size": size,
-        "default_note": default_note,
-    }
+    metadata = {"group": group, "help": help, "metavar": metavar, "secret": secret, "default_note": default_note}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
     return dataclasses.field(default=default, repr=not secret, metadata=metadata)
@@ -126,34 +142,33 @@ def setting(
 
 def options_of(declaration: type) -> tuple[Option, ...]:
     """The options that a dataclass declares, in its order."""
-    hints = typing.get_type_hints(declaration)
+    hints = typing.get_type_hints(declaration, include_extras=True)
     return tuple(_option(field, hints[field.name]) for field in dataclasses.fields(declaration))
 
 
 def _option(field: dataclasses.Field[Any], hint: Any) -> Option:
-    metadata = dict(field.metadata)
-    if isinstance(hint, UnionType):
-        hint = next(member for member in typing.get_args(hint) if member is not type(None))
-    choices: tuple[str, ...] = ()
-    if metadata.pop("size"):
-        kind: Kind = "size"
-    elif typing.get_origin(hint) is Literal:
-        kind, choices = "choice", typing.get_args(hint)
-    else:
-        kind = _KINDS[typing.get_origin(hint) or hint]
+    optional = type(None) in typing.get_args(hint)
+    hint = typing.get_args(hint)[0] if optional else hint
+    info: Any = type_info(hint)
+    extra = getattr(info, "extra", None) or {}
+    info = getattr(info, "type", info)  # what `Meta` with more than bounds is wrapped around
     factory = field.default_factory
-    default = field.default if factory is dataclasses.MISSING else factory()
-    return Option(name=field.name, kind=kind, default=default, choices=choices, **metadata)
+    given = {name: value for name, value in field.metadata.items() if value}
+    return Option(
+        name=field.name,
+        type=hint,
+        kind=extra.get("kind") or _KINDS[type(info).__name__],
+        default=field.default if factory is dataclasses.MISSING else factory(),
+        choices=typing.get_args(hint) if typing.get_origin(hint) is Literal else (),
+        bounds=_bounds(getattr(info, "ge", None), getattr(info, "le", None)),
+        **{"metavar": extra.get("metavar", "")} | given,
+    )
 
 
-_KINDS: dict[Any, Kind] = {
-    str: "text",
-    int: "integer",
-    float: "number",
-    bool: "switch",
-    tuple: "list",
-    Mapping: "object",
-}
+def _bounds(low: float | None, high: float | None) -> str:
+    if low is None:
+        return ""
+    return f"{low:g} or more" if high is None else f"{low:g} to {high:g}"
 
 
 def convert(option: Option, value: object, source: str) -> Any:
@@ -166,106 +181,43 @@ def convert(option: Option, value: object, source: str) -> Any:
     Raises:
         ConfigurationError: it is not a value of the option's kind, or out of its bounds.
     """
-
     try:
-        result = _CONVERTERS[option.kind](option, value)
-        if isinstance(result, int | float):
-            _check_bounds(option, result)
-    except _Expected as error:
+        result = msgspec.convert(_spelled(option, value), option.type, strict=False)
+        if result == "" or (isinstance(result, float) and not math.isfinite(result)):
+            raise ValueError
+        return result
+    except (ValueError, msgspec.DecodeError) as error:
+        expected = "one of " + ", ".join(option.choices) if option.choices else _EXPECTED[option.kind]
+        if "= " in str(error):  # as msgspec tells of bounds
+            expected = option.bounds
         shown = "the given value" if option.secret else repr(value)
-        raise ConfigurationError(f"{source}: {shown} is not valid: expected {error}") from None
-    return result
+        raise ConfigurationError(f"{source}: {shown} is not valid: expected {expected}") from None
 
 
-class _Expected(Exception):
-    """The value is not of the option's kind; the message says what would be."""
+def _spelled(option: Option, value: object) -> object:
+    """What operators may write beyond what msgspec reads."""
+    match option.kind, value:
+        case "list", [*parts]:
+            return [item for part in parts for item in (_items(part) if isinstance(part, str) else [part])]
+        case "list", str():
+            return _items(value)
+        case "choice", False if "off" in option.choices:  # YAML reads a bare off so
+            return "off"
+        case "choice", str():
+            return value.lower()
+        case "switch", str():
+            return _SWITCHES.get(value.lower(), value)
+        case "switch", int() if not isinstance(value, bool):
+            raise ValueError
+        case "object", str():
+            return msgspec.json.decode(value)
+        case "size", str() if size := _SIZE.fullmatch(value.strip()):
+            return int(size[1]) * _SIZE_UNITS[(size[2] or "").upper()]
+    return value
 
 
-def _check_bounds(option: Option, value: float) -> None:
-    low, high = option.minimum, option.maximum
-    if (low is None or value >= low) and (high is None or value <= high):
-        return
-    raise _Expected(f"{low or 0:g} or more" if high is None else f"{low or 0:g} to {high:g}")
-
-
-def _text(option: Option, value: object) -> str:
-    if isinstance(value, str) and value:
-        return value
-    raise _Expected("a text that is not empty")
-
-
-def _integer(option: Option, value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, str) and re.fullmatch(r"[+-]?\d+", value):
-        return int(value)
-    raise _Expected("a whole number")
-
-
-def _number(option: Option, value: object) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(value, str) and re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)", value):
-        return float(value)
-    raise _Expected("a number")
-
-
-def _switch(option: Option, value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in _TRUE | _FALSE:
-        return value.lower() in _TRUE
-    raise _Expected("true or false")
-
-
-def _choice(option: Option, value: object) -> str:
-    # YAML reads a bare off as false.
-    text = "off" if value is False and "off" in option.choices else value
-    if isinstance(text, str) and text.lower() in option.choices:
-        return text.lower()
-    raise _Expected("one of " + ", ".join(option.choices))
-
-
-def _list(option: Option, value: object) -> tuple[str, ...]:
-    parts = value if isinstance(value, list | tuple) else [value]
-    items: list[str] = []
-    for part in parts:
-        if not isinstance(part, str):
-            raise _Expected("a text or a list of texts")
-        items += [item.strip() for item in part.split(",") if item.strip()]
-    return tuple(items)
-
-
-def _object(option: Option, value: object) -> dict[str, Any]:
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            raise _Expected("a JSON object") from None
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return value
-    raise _Expected("a JSON object")
-
-
-def _size(option: Option, value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-    if match is None:
-        raise _Expected("a size such as 64MiB or a number of bytes")
-    return int(match[1]) * _SIZE_UNITS[(match[2] or "").upper()]
-
-
-_CONVERTERS: dict[Kind, Callable[[Option, object], Any]] = {
-    "text": _text,
-    "integer": _integer,
-    "number": _number,
-    "switch": _switch,
-    "choice": _choice,
-    "list": _list,
-    "object": _object,
-    "size": _size,
-}
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
 
 
 def format_size(count: int) -> str:

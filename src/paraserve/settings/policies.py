@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from paraserve.settings.declare import setting
+from paraserve.settings.declare import Count, Seconds, setting
 
 POLICIES = "Policies (all off by default; see docs/policies.md)"
 
@@ -21,10 +21,9 @@ class PolicySettings:
         help="A preset. para switches on the six policies that follow it here, with a default of 32768 tokens; a value "
         "given beside it wins.",
     )
-    openai_chat_default_max_tokens: int = setting(
+    openai_chat_default_max_tokens: Count = setting(
         0,
         group=POLICIES,
-        minimum=0,
         help="Output limit of a chat request that names none, capped by what the context has left; 0 is off.",
     )
     openai_force_tool_choice_auto: bool = setting(
@@ -49,11 +48,9 @@ class PolicySettings:
         group=POLICIES,
         help="Hold a stream's head until its first chunk is there, so that an early error has its true status.",
     )
-    openai_streaming_error_preflight_seconds: float = setting(
+    openai_streaming_error_preflight_seconds: Seconds = setting(
         0.0,
         group=POLICIES,
-        minimum=0,
-        metavar="SECONDS",
         help="The longest that the preflight holds the head; after that the stream starts. 0 is no bound.",
     )
     openai_kimi_sampling: Literal["override", "fill", "reject"] = setting(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from paraserve.settings.declare import setting
+from msgspec import Meta
+
+from paraserve.settings.declare import SECONDS, Count, FilePath, Positive, setting
 
 ENGINE = "Engine"
 FORMATS = "Reasoning and tool calls"
@@ -36,15 +38,13 @@ class ReplySettings:
         default_note="none",
         help="Key that the engine at the URL asks for.",
     )
-    engine_timeout: float = setting(
+    engine_timeout: Annotated[float, Meta(ge=1, extra=SECONDS)] = setting(
         600.0,
         group=ENGINE,
-        minimum=1,
-        metavar="SECONDS",
         help="How long an engine may be silent within a reply before the request fails with 504.",
     )
-    engine_max_logprobs: int = setting(
-        20, group=ENGINE, minimum=0, help="The most alternatives a token that a vLLM engine gives (its --max-logprobs)."
+    engine_max_logprobs: Count = setting(
+        20, group=ENGINE, help="The most alternatives a token that a vLLM engine gives (its --max-logprobs)."
     )
     engine_reasoning_parser: bool = setting(
         False,
@@ -58,14 +58,10 @@ class ReplySettings:
         metavar="NAME",
         help="Fields of a request that go to the engine as they are; repeat it, or separate with commas.",
     )
-    engine_script: str | None = setting(
-        None, group=ENGINE, metavar="PATH", help="The replies that the scripted engine replays."
-    )
-    parallel: int = setting(
-        4, group=ENGINE, minimum=1, help="Sequences that the embedded engine runs at the same time."
-    )
-    threads: int | None = setting(
-        None, group=ENGINE, minimum=1, default_note="all cores but one", help="CPU threads of the embedded engine."
+    engine_script: FilePath | None = setting(None, group=ENGINE, help="The replies that the scripted engine replays.")
+    parallel: Positive = setting(4, group=ENGINE, help="Sequences that the embedded engine runs at the same time.")
+    threads: Positive | None = setting(
+        None, group=ENGINE, default_note="all cores but one", help="CPU threads of the embedded engine."
     )
 
     reasoning_parser: str | None = setting(

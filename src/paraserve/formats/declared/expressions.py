@@ -326,7 +326,7 @@ def example(node: Node) -> str:
         case Char(literal=str(char)):
             return char
         case Char():
-            return min(node.members, default="x", key=lambda char: (not char.isalnum(), char))
+            return min(node.members, default="x", key=lambda char: (not char.isalnum(), char != " ", char))
         case Either(items):
             return example(items[0])
         case Repeat(item, least):

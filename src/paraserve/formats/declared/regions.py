@@ -1,8 +1,8 @@
 """A message as regions between delimiters: the description for what a checkpoint's ``response_template`` declares.
 
-Where a declaration cannot be said as a `Format` of literals (free expressions, several delimiters for one field, lines
-of keys and values, transforms), it is kept as it is: fields, the delimiters around each, and how a call is read from
-the text between. `declared/parser.py` runs it. It knows nothing of how text arrives. Invariant: immutable, and compared
+A declaration says what no `Format` of literals can (free expressions, several delimiters for one field, lines of keys
+and values, transforms), and is kept as it is: fields, the delimiters around each, and how a call is read from the text
+between. `declared/parser.py` runs it. It knows nothing of how text arrives. Invariant: immutable, and compared
 by identity.
 """
 

@@ -1,26 +1,23 @@
 """A checkpoint's ``response_template`` (Hugging Face's declaration in ``tokenizer_config.json``) as a `Format`.
 
 The declaration names the fields of a message, the anchors around each, and how its content is written; facts as in
-transformers 5.24. It is compiled where it says nothing that a description cannot: literal anchors, patterns made of
-literals, whitespace and the named groups, and the contents ``text``, ``json``, ``xml-inline`` and
-``python-call-list``. Anything else is kept as regions (`regions.py`) and run as it stands. What cannot be run safely is
-refused as a whole, never half understood: then the chat template decides.
+transformers 5.24. It is kept as regions (`regions.py`) and run as it stands; beside them, a spelling of calls is made
+of it for grammars to write. What cannot be run safely is refused as a whole, never half understood: then the chat
+template decides.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from paraserve.formats.declared.anchors import Anchor, literal_anchor, pattern_anchor
 from paraserve.formats.declared.content import UnsupportedTemplateError, body_reader, check_transform
 from paraserve.formats.declared.expressions import (
-    Char,
     Named,
     Node,
-    Repeat,
     Row,
     UnsafePatternError,
     example,
@@ -28,15 +25,12 @@ from paraserve.formats.declared.expressions import (
 )
 from paraserve.formats.declared.regions import Region, RegionKind, Regions
 from paraserve.formats.spec import (
-    Arguments,
     Calls,
     Field,
     Format,
     JsonEnvelope,
     JsonObject,
     Keywords,
-    Parameters,
-    QuotedObject,
     Reasoning,
     pieces,
 )
@@ -51,108 +45,85 @@ _DELIMITER_KEYS = ("open", "open_pattern", "close", "close_pattern")
 _FIELD_KEYS = frozenset(
     (*_DELIMITER_KEYS, "content", "content_args", "repeats", "join", "optional", "transform", "transform_each")
 )
+_ENDS_LATER = re.compile(r"\(\?=(?:\[\\[sS]\\[sS]\]|\.)[*+]")
+"""A field that opens wherever its end comes later: the prompt has opened it, and the message's frame shows that."""
 _PLACEHOLDER = re.compile(r"\{(\w+(?:\.\w+)*)\}")
 
 
 def read_response_template(template: Mapping[str, Any], *, name: str = "response_template") -> Format:
-    """The format that a ``response_template`` declares: a description where it can be one, else its regions.
+    """The format that a ``response_template`` declares: its regions, and a spelling of its calls to write.
 
     Raises:
         UnsupportedTemplateError: when it is not valid, or says what cannot be run safely.
     """
     regions = read_regions(template)
-    try:
-        return compile_response_template(template, name=name)
-    except UnsupportedTemplateError:
-        reasoning = regions.first(RegionKind.REASONING)
-        block = None
-        if reasoning is not None and reasoning.open is not None:
-            block = Reasoning(reasoning.open.example, reasoning.close.example if reasoning.close else "")
-        content = regions.first(RegionKind.CONTENT)
-        opener = content.open.example if content is not None and content.open is not None else ""
-        try:
-            calls = (_written_calls(template["fields"]["tool_calls"]),) if "tool_calls" in template["fields"] else ()
-        except UnsupportedTemplateError as error:
-            calls, regions = (), replace(regions, unwritten=str(error))
-        return Format(name, reasoning=block, calls=calls, declared=regions, content_open=opener)
-
-
-def compile_response_template(template: Mapping[str, Any], *, name: str = "response_template") -> Format:
-    """The format that a ``response_template`` declares.
-
-    Raises:
-        UnsupportedTemplateError: when any part of it cannot be expressed.
-    """
-    fields = _fields(template)
-    reasoning: Reasoning | None = None
+    reasoning, content = regions.first(RegionKind.REASONING), regions.first(RegionKind.CONTENT)
+    block = None
+    if reasoning is not None and reasoning.open is not None:
+        block = Reasoning(reasoning.open.example, reasoning.close.example if reasoning.close else "")
+    opener = content.open.example if content is not None and content.open is not None else ""
+    end = content.close if content is not None and not opener else None
     calls: tuple[Calls, ...] = ()
-    content = ("", "")
-    for field_name, field in fields.items():
-        if field_name in _REASONING_FIELDS:
-            reasoning = _reasoning(field_name, field)
-        elif field_name == "tool_calls":
-            calls = (_calls(field, *(_anchor("tool_calls", field, edge) for edge in ("open", "close"))),)
-        elif field_name == "content":
-            content = _content(field)
-        else:
-            raise UnsupportedTemplateError(f"{field_name}: no field of a description")
-    opening, closing = content
-    if not opening:  # all that stands in no other field: what ends it ends the reply
-        return Format(name, reasoning=reasoning, calls=calls, stop_tokens=(closing,) if closing else ())
-    return Format(name, reasoning=reasoning, calls=calls, content_open=opening, content_close=closing)
-
-
-def _content(field: Mapping[str, Any]) -> tuple[str, str]:
-    if field.get("content", "text") != "text" or not field.get("content_args", {}).get("strip", True):
-        raise UnsupportedTemplateError("content: only plain text is understood")
-    opening, closing = (_anchor("content", field, edge).strip() for edge in ("open", "close"))
-    if opening and not closing:
-        raise UnsupportedTemplateError("content: needs a closing literal")
-    return opening, closing
-
-
-def _reasoning(name: str, field: Mapping[str, Any]) -> Reasoning:
-    if field.get("content", "text") != "text" or "transform" in field:
-        raise UnsupportedTemplateError(f"{name}: only plain text is understood")
-    opening, closing = (_anchor(name, field, edge).strip() for edge in ("open", "close"))
-    if not opening or not closing or "{" in opening + closing:
-        raise UnsupportedTemplateError(f"{name}: needs an opening and a closing literal")
-    return Reasoning(opening, closing, open_after="\n", close_before="\n", close_after="\n\n")
-
-
-def _calls(field: Mapping[str, Any], opening: str, closing: str) -> Calls:
-    if not opening:
-        raise UnsupportedTemplateError("tool_calls: needs an opening anchor")
-    name, arguments = _function(field)
-    if field.get("transform_each", False) or field.get("content") == "python-call-list":
-        return _call_list(field, opening, closing, name, arguments)
-    if name != "{name}":
-        return Calls(open=opening, arguments=_envelope(name, arguments, "content."), close=closing, before="\n")
-    if "{name}" not in opening or arguments != "{content}":
-        raise UnsupportedTemplateError(
-            "tool_calls: the name must stand in the opening pattern, the arguments be the content"
-        )
-    return Calls(open=opening, arguments=_arguments(field), close=closing, before="\n")
-
-
-def _call_list(field: Mapping[str, Any], opening: str, closing: str, name: str, arguments: str) -> Calls:
-    """All calls of a reply in one list between the anchors."""
-    if field.get("content") == "python-call-list":
-        return Calls(
-            section_open=opening + "[",
-            open="{name}(",
-            arguments=Keywords(),
-            close=")",
-            between=", ",
-            section_close="]" + closing,
-        )
-    return Calls(
-        section_open=opening + "[",
-        open="",
-        arguments=_envelope(name, arguments, ""),
-        between=", ",
-        section_close="]" + closing,
+    try:
+        if region := regions.first(RegionKind.CALLS):
+            calls = (_written_calls(template["fields"]["tool_calls"], region),)
+    except UnsupportedTemplateError as error:
+        regions = replace(regions, unwritten=str(error))
+    return Format(
+        name,
+        reasoning=block,
+        calls=calls,
+        declared=regions,
+        content_open=opener,
+        stop_tokens=end.literals if end is not None and end.literals == (end.example,) else (),
     )
+
+
+# A spelling of calls
+
+
+def _written_calls(field: Mapping[str, Any], region: Region) -> Calls:
+    """A spelling of calls that the field's region reads back, though it may read others as well."""
+    content = field.get("content", "text")
+    if content not in ("text", "json", "python-call-list"):
+        raise UnsupportedTemplateError(f"tool_calls: content {content!r} is read, and no grammar can be made of it")
+    opening = _edge(field, "open") or _opening(read_pattern(str(field["open_pattern"])))
+    closing = _edge(field, "close")
+    if region.close is not None and not closing:
+        closing = region.close.example.strip()
+        if region.close.literals != (closing,):
+            raise UnsupportedTemplateError("tool_calls: the closing pattern is more than one text to write")
+    name, arguments = _function(field)
+    whole = Calls("", Keywords(), section_open=opening + "[", section_close="]" + closing, between=", ")
+    if content == "python-call-list":
+        return replace(whole, open="{name}(", close=")")
+    if field.get("transform_each", False):
+        return replace(whole, arguments=_envelope(name, arguments, ""))
+    if name != "{name}":
+        return Calls(open=opening, arguments=_envelope(name, arguments, "content."), close=closing)
+    if "{name}" not in opening or arguments != "{content}":
+        raise UnsupportedTemplateError("tool_calls: the name must stand in the opening, the arguments be the content")
+    return Calls(open=opening, arguments=JsonObject(), close=closing)
+
+
+def _edge(field: Mapping[str, Any], edge: str) -> str:
+    """The literal delimiter, or the first of several."""
+    texts = field.get(edge) or ""
+    text: str = texts if isinstance(texts, str) else texts[0]
+    if any(isinstance(piece, Field) for piece in pieces(text)):
+        raise UnsupportedTemplateError(f"tool_calls: {text!r} would be a field of a description")
+    return text
+
+
+def _opening(node: Node) -> str:
+    """One text that an expression matches, as a template with the field of the name."""
+    match node:
+        case Row(items):
+            return "".join(map(_opening, items))
+        case Named("name"):
+            return "{name}"
+        case _:
+            return example(node)
 
 
 def _envelope(name: str, arguments: str, prefix: str) -> JsonEnvelope:
@@ -164,28 +135,6 @@ def _envelope(name: str, arguments: str, prefix: str) -> JsonEnvelope:
             raise UnsupportedTemplateError(f"tool_calls: {value!r} is no key of the call's object")
         keys.append(key)
     return JsonEnvelope((keys[0],), (keys[1],))
-
-
-def _arguments(field: Mapping[str, Any]) -> Arguments:
-    content, options = field.get("content", "text"), field.get("content_args", {})
-    if content == "xml-inline":
-        return _parameters(options)
-    if content != "json":
-        raise UnsupportedTemplateError(f"tool_calls: content {content!r} cannot be arguments")
-    quotes = options.get("string_delims", [])
-    if not quotes and not options.get("unquoted_keys", False):
-        return JsonObject()
-    if options.get("unquoted_keys") and len(quotes) == 1 and quotes[0][0] == quotes[0][1]:
-        return QuotedObject(quotes[0][0])
-    raise UnsupportedTemplateError("tool_calls: this dialect of JSON is not understood")
-
-
-def _parameters(options: Mapping[str, Any]) -> Parameters:
-    template = _template(str(options.get("tag_pattern", "")), {"key": "{key}", "value": "\0"})
-    opening, mark, closing = template.partition("\0")
-    if not mark or "{key}" not in opening or not closing.strip() or options.get("merge_duplicates"):
-        raise UnsupportedTemplateError("tool_calls: tag_pattern must be a key, a value and a closing literal")
-    return Parameters(opening, closing if closing.endswith("\n") else closing + "\n")
 
 
 def _function(field: Mapping[str, Any]) -> tuple[str, str]:
@@ -201,66 +150,6 @@ def _function(field: Mapping[str, Any]) -> tuple[str, str]:
     return str(function["name"]), str(function["arguments"])
 
 
-def _anchor(name: str, field: Mapping[str, Any], edge: str) -> str:
-    """An anchor as a template."""
-    literal = field.get(edge)
-    if isinstance(literal, Sequence) and not isinstance(literal, str) and len(literal) == 1:
-        literal = literal[0]
-    if isinstance(literal, str):
-        if any(isinstance(piece, Field) for piece in pieces(literal)):
-            raise UnsupportedTemplateError(f"{name}: {literal!r} would be a field of a description")
-        return literal
-    if literal is not None:
-        raise UnsupportedTemplateError(f"{name}: only one text can be the {edge} of a description")
-    pattern = field.get(f"{edge}_pattern")
-    if pattern is None:
-        return ""
-    try:
-        return _template(str(pattern), {"name": "{name}", "id": "{id}"})
-    except UnsupportedTemplateError as error:
-        raise UnsupportedTemplateError(f"{name}: {error}") from error
-
-
-def _template(pattern: str, groups: Mapping[str, str], *, exact: bool = True) -> str:
-    """An expression as a template: of literals, whitespace and named groups, or (where it need not be ``exact``) one
-    text that it matches, with its groups."""
-
-    def written(node: Node) -> str:
-        match node:
-            case Row(items):
-                return "".join(map(written, items))
-            case Named(name) if name in groups:
-                return groups[name]
-            case Char(literal=str(char)):
-                return char
-            case Repeat(Char(source=r"\d")) if exact:
-                return "{index}"
-            case Repeat(Char() as item) if exact and item.members and all(char.isspace() for char in item.members):
-                return "\n"
-        if exact:
-            raise UnsupportedTemplateError(f"the pattern {pattern!r} is more than literals and named groups")
-        return example(node)
-
-    try:
-        return written(read_pattern(pattern))
-    except UnsafePatternError as error:
-        raise UnsupportedTemplateError(str(error)) from error
-
-
-def _written_calls(field: Mapping[str, Any]) -> Calls:
-    """A spelling of calls that the field's region reads back, though it may read others as well."""
-    content = field.get("content", "text")
-    if content not in ("text", "json", "python-call-list") or "close_pattern" in field:
-        what = f"content {content!r}" if "close_pattern" not in field else "a closing pattern"
-        raise UnsupportedTemplateError(f"tool_calls: {what} is read, and no grammar can be made of it")
-    one = {
-        edge: texts if isinstance(texts, str) else texts[0] for edge in ("open", "close") if (texts := field.get(edge))
-    }
-    opening = one.get("open") or _template(str(field["open_pattern"]), {"name": "{name}"}, exact=False)
-    plain = {**field, "content": "json" if content == "text" else content, "content_args": {}}
-    return replace(_calls(plain, opening, one.get("close", "")), before="")
-
-
 # Regions
 
 
@@ -270,13 +159,13 @@ def read_regions(template: Mapping[str, Any]) -> Regions:
     Raises:
         UnsupportedTemplateError: when it is not valid, or says what cannot be run safely.
     """
-    fields = _fields(template)
-    regions = [_region(name, field) for name, field in fields.items()]
+    frame = _delimiter("response_template", template, "start_anchor")
+    regions = [_region(name, field, frame) for name, field in _fields(template).items()]
     if sum(region.open is None for region in regions) > 1:
         raise UnsupportedTemplateError("response_template: two fields without an opening delimiter")
     if not any(region.kind is RegionKind.CONTENT or region.open is None for region in regions):
         regions.append(Region(RegionKind.CONTENT))
-    return Regions(tuple(regions), _delimiter("response_template", template, "start_anchor"))
+    return Regions(tuple(regions), frame)
 
 
 def _fields(template: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
@@ -290,11 +179,15 @@ def _fields(template: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
     return fields
 
 
-def _region(name: str, field: Mapping[str, Any]) -> Region:
+def _region(name: str, field: Mapping[str, Any], frame: Anchor | None) -> Region:
     kind = _KINDS.get(name)
     if kind is None:
         raise UnsupportedTemplateError(f"{name}: an unknown field")
-    opening, closing = _delimiter(name, field, "open"), _delimiter(name, field, "close")
+    closing = _delimiter(name, field, "close")
+    if kind is RegionKind.REASONING and frame is not None and _ENDS_LATER.match(str(field.get("open_pattern"))):
+        opening: Anchor | None = literal_anchor([frame.example.strip()])
+    else:
+        opening = _delimiter(name, field, "open")
     if (opening is not None and opening.empty) or (closing is not None and closing.empty and opening is None):
         raise UnsupportedTemplateError(f"{name}: a delimiter that can match nothing")
     if closing is None and kind is RegionKind.REASONING:
