@@ -235,7 +235,7 @@ UNCHANGED = [
     (THINK, GLM_ALWAYS, {"reasoning_effort": "low"}),
     (THINK, OTHER, {"reasoning_effort": "low"}),
     ("--openai-kimi-tool-call-ids", OTHER, {"messages": tool_chat("ok")}),
-    ("--openai-kimi-tool-call-ids", KIMI, {"messages": [{"role": "tool", "tool_call_id": "x", "content": ""}]}),
+    ("--openai-kimi-tool-call-ids", KIMI, {"messages": [{"role": "user", "content": "x"}]}),
     ("--openai-chat-default-max-tokens 9 --openai-streaming-error-preflight", KIMI, {}),
 ]
 

@@ -6,8 +6,7 @@ chose to clamp it. The prompt alone is checked before the engine is asked.
 
 from __future__ import annotations
 
-from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RequestError, context_overflow, output_overflow
+from paraserve.protocol.errors import context_overflow, field_error, output_overflow
 
 
 def output_limit(
@@ -48,8 +47,4 @@ def output_limit(
 def check_min_tokens(min_tokens: int | None, limit: int) -> None:
     """A reply cannot be longer than its limit."""
     if min_tokens and min_tokens > limit:
-        raise RequestError(
-            f"min_tokens: {min_tokens} is more than the reply's limit of {limit} tokens",
-            param="min_tokens",
-            code=ErrorCode.INVALID_VALUE,
-        )
+        raise field_error("min_tokens", f"{min_tokens} is more than the reply's limit of {limit} tokens")

@@ -15,8 +15,7 @@ import msgspec
 
 from paraserve.policies.base import Policy, PolicyContext
 from paraserve.protocol.chat import ChatCompletionRequest
-from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RequestError, from_validation
+from paraserve.protocol.errors import field_error, from_validation
 
 Effort = Literal["minimal", "low", "medium", "high", "xhigh", "max"]
 
@@ -118,9 +117,7 @@ def _enabled(request: ChatCompletionRequest, field: ThinkingField | None, variab
     elif request.reasoning_effort == "none":
         source, enabled = "reasoning_effort", False
     if enabled is False and variables.always:
-        raise RequestError(
-            f"{source}: this model always thinks; it cannot be switched off", param=source, code=ErrorCode.INVALID_VALUE
-        )
+        raise field_error(source, "this model always thinks; it cannot be switched off")
     return enabled
 
 
@@ -156,7 +153,7 @@ def switch_value(value: Any, param: str) -> bool:
         return True
     if word in ("false", "0"):
         return False
-    raise RequestError(f"{param}: must be true or false", param=param, code=ErrorCode.INVALID_VALUE)
+    raise field_error(param, "must be true or false")
 
 
 POLICY = Policy(

@@ -1,4 +1,4 @@
-"""A conversation to a prompt: validate, adapt, render, tokenize, and say where the reply starts.
+"""A conversation to a prompt: adapt, render, tokenize, and say where the reply starts.
 
 Never knows HTTP or engines beyond the media kinds that one takes. Two invariants: a `ChatPrompt` does not change after
 construction, so that requests may be prepared in many threads at once, and whatever is wrong with a request is a
@@ -29,7 +29,6 @@ from paraserve.prompt.shown import shows_text_beside_calls
 from paraserve.prompt.state import StartMarkers, reply_start
 from paraserve.prompt.thinking import resolve_kwargs, thinking_modes
 from paraserve.prompt.tool_declarations import declare_tools
-from paraserve.prompt.validation import check_messages
 from paraserve.protocol.chat import ChatCompletionRequest
 from paraserve.tokenizers.checkpoint import DEFAULT_TEMPLATE, TOOL_TEMPLATE, Checkpoint
 
@@ -149,7 +148,6 @@ class ChatPrompt:
         Raises:
             PromptError: it cannot become one.
         """
-        check_messages(request.messages)
         messages: Sequence[Mapping[str, Any]] = request.messages
         tools: Sequence[Mapping[str, Any]] | None = (request.tools or None) if with_tools else None
         name = self._choose(tools)

@@ -66,6 +66,11 @@ class RequestError(Exception):
         self.headers = dict(headers or {})
 
 
+def field_error(param: str, why: str, code: str = ErrorCode.INVALID_VALUE) -> RequestError:
+    """A 400 whose message begins with the field that it names."""
+    return RequestError(f"{param}: {why}", param=param, code=code)
+
+
 def error_type(status: int) -> str:
     """OpenAI's ``error.type`` for a status."""
     return _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")

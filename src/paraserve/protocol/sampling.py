@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RequestError
+from paraserve.protocol.errors import RequestError, field_error
 from paraserve.protocol.unserved import UnservedFields
 
 MAX_STOP_STRINGS = 64
@@ -122,29 +122,19 @@ def check_sampling(request: SamplingFields) -> None:
         if value is not None
     ]
     if len(constraints) > 1:
-        raise RequestError(
-            f"{constraints[1]}: cannot be combined with {constraints[0]}",
-            param=constraints[1],
-            code=ErrorCode.INVALID_VALUE,
-        )
+        raise field_error(constraints[1], f"cannot be combined with {constraints[0]}")
 
 
 def _check_stop_strings(strings: Sequence[str]) -> None:
     """Each of them is looked for at every token of the reply."""
     if len(strings) > MAX_STOP_STRINGS or any(len(string) > MAX_STOP_CHARS for string in strings):
-        raise RequestError(
-            f"stop: at most {MAX_STOP_STRINGS} strings of at most {MAX_STOP_CHARS} characters",
-            param="stop",
-            code=ErrorCode.INVALID_VALUE,
-        )
+        raise field_error("stop", f"at most {MAX_STOP_STRINGS} strings of at most {MAX_STOP_CHARS} characters")
 
 
 def check_token_ids(token_ids: Iterable[int], vocab_size: int, param: str) -> None:
     """Every id must be one of the vocabulary: an engine may die of another. Raises `RequestError`."""
     if not all(0 <= token_id < vocab_size for token_id in token_ids):
-        raise RequestError(
-            f"{param}: must be token ids from 0 to {vocab_size - 1}", param=param, code=ErrorCode.INVALID_VALUE
-        )
+        raise field_error(param, f"must be token ids from 0 to {vocab_size - 1}")
 
 
 def logit_bias_ids(bias: Mapping[str, float] | None, vocab_size: int) -> dict[int, float]:

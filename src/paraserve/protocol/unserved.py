@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RequestError
+from paraserve.protocol.errors import field_error
 
 INSTEAD = {
     "functions": "tools",
@@ -54,6 +54,4 @@ def check_served(request: UnservedFields, passed: Collection[str] = ()) -> None:
     """
     for name, instead in INSTEAD.items():
         if getattr(request, name) and name not in passed:
-            raise RequestError(
-                f"{name}: not supported; send {instead}", param=name, code=ErrorCode.UNSUPPORTED_PARAMETER
-            )
+            raise field_error(name, f"not supported; send {instead}", ErrorCode.UNSUPPORTED_PARAMETER)
