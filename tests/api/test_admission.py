@@ -12,6 +12,7 @@ from paraserve.api.app import create_app
 from paraserve.protocol.errors import RequestError
 from tests.api.wire import CHAT, COMPLETIONS, USER, LeavingClient, chunks, post
 from tests.toy import client, deployment, engine, reply
+from tests.waiting import PATIENCE, until
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -21,7 +22,7 @@ async def test_beyond_the_queue_requests_get_503_with_retry_after_and_the_others
 ) -> None:
     scripted = engine(reply("abc", first_delay=0.05))
     http = client(deployment(scripted, max_concurrent_requests=2, max_queued_requests=3))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         answers = await asyncio.gather(*(post(http, path, stream=stream) for _ in range(20)))
     refused = [answer for answer in answers if answer.status_code == 503]
     served = [answer for answer in answers if answer.status_code == 200]
@@ -52,9 +53,7 @@ async def test_a_request_that_finds_the_queue_full_is_not_prepared(
     headers = {"authorization": "Bearer sesame"}
     async with httpx.AsyncClient(transport=transport, base_url="http://toy", headers=headers) as http:
         running = asyncio.create_task(post(http, path))
-        async with asyncio.timeout(2):
-            while not scripted.running:  # noqa: ASYNC110 - the spy has no event
-                await asyncio.sleep(0.001)
+        await until(lambda: scripted.running)
         assert len(prepared) == 1
         refused = await post(http, path)
         running.cancel()
@@ -70,7 +69,7 @@ async def test_a_wait_in_the_queue_ends_at_the_timeout() -> None:
     running = LeavingClient(app, CHAT, messages=USER, stream=True)
     await running.got.wait()
     waiting = LeavingClient(app, CHAT, messages=USER, stream=True)
-    await asyncio.wait_for(waiting.task, 1)
+    await asyncio.wait_for(waiting.task, PATIENCE)
     assert waiting.messages[0]["status"] == 503
     await running.leave()
     assert app.state.admission.running == 0
@@ -82,8 +81,7 @@ async def test_a_client_that_leaves_the_queue_frees_its_place() -> None:
     running = LeavingClient(app, CHAT, messages=USER, stream=True)
     await running.got.wait()
     waiting = LeavingClient(app, CHAT, messages=USER, stream=True)
-    while not app.state.admission.waiting:  # noqa: ASYNC110 - there is no event for it
-        await asyncio.sleep(0.001)
+    await until(lambda: app.state.admission.waiting)
     await waiting.leave()
     assert app.state.admission.waiting == 0
     assert len(scripted.requests) == 1
@@ -98,7 +96,7 @@ async def test_health_and_models_answer_while_nothing_else_can() -> None:
     running = LeavingClient(app, CHAT, messages=USER, stream=True)
     await running.got.wait()
     refused = LeavingClient(app, CHAT, messages=USER)
-    await asyncio.wait_for(refused.task, 1)
+    await asyncio.wait_for(refused.task, PATIENCE)
     assert refused.messages[0]["status"] == 503
     http = client(served)
     assert (await http.get("/health")).status_code == 200
@@ -155,7 +153,7 @@ async def test_a_key_beyond_its_limit_gets_429_before_any_stream_and_other_keys_
         scripted, api_key=("sesame", "thyme"), max_concurrent_requests_per_key=2, max_queued_requests_per_key=1
     )
     http = client(served)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         greedy = [ask(http, "sesame", path, stream=stream) for _ in range(10)]
         modest = [ask(http, "thyme", path, stream=stream) for _ in range(2)]
         answers = await asyncio.gather(*greedy, *modest)

@@ -17,6 +17,7 @@ from paraserve.engines.sglang.engine import SGLangEngine
 from tests.engines.contract import collect, ids_of
 from tests.engines.remote_faults import PROMPT, ask
 from tests.fakes.sequences import VOCAB, FakeModel
+from tests.waiting import until
 
 PROGRAM = str(Path(__file__).resolve().parents[1] / "fakes" / "sglang_program.py")
 
@@ -77,8 +78,7 @@ async def test_cancelled_start_leaves_no_child() -> None:
     marker = f"child-{free_port()}-cancelled"
     engine = child([sys.executable, "-c", "import time; time.sleep(60)", marker], free_port())
     starting = asyncio.ensure_future(engine.start())
-    await asyncio.sleep(0.4)
-    assert sessions_of(marker)
+    await until(lambda: sessions_of(marker))
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
@@ -162,9 +162,7 @@ async def test_child_ends_when_its_parent_is_killed() -> None:
     assert len(sessions_of(marker)) == 2
     owner.kill()
     await owner.wait()
-    async with asyncio.timeout(10):
-        while sessions_of(marker):  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0.05)
+    await until(lambda: not sessions_of(marker))
 
 
 @pytest.mark.parametrize("flag", ["--port", "--port=8", "--host", "--model-path"])

@@ -24,6 +24,7 @@ from paraserve.serving.workers.slots import GIVE_UP_AFTER, WorkersPlan
 from paraserve.serving.workers.supervisor import Supervisor
 from paraserve.settings import ServerSettings
 from tests.serving.workers.played import Played
+from tests.waiting import PATIENCE
 
 COUNT = 2
 
@@ -111,7 +112,7 @@ async def test_when_no_worker_starts_any_longer_the_server_ends_whatever_the_eng
     run.answers = [Failed("no keys"), None]
     for worker in run.came[:COUNT]:
         worker.die()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         assert await run.task == 1
     assert len(run.came) == COUNT + COUNT * GIVE_UP_AFTER
     assert run.engine.stopped
