@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "engines.sglang": "protocol.error_codes engines.base engines.http",
     "engines.vllm": "protocol.error_codes engines.base engines.http",
     "engines.child": "protocol.error_codes engines.base engines.http",
+    "engines.upkeep": "protocol.error_codes engines.base engines.child",
     "engines.llama_cpp": "protocol.error_codes engines.base engines.http engines.child",
     "engines": "protocol.error_codes",
     "engines.build": "settings engines.base engines.balancer engines.child engines.http engines.llama_cpp "

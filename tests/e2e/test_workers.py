@@ -273,19 +273,43 @@ def test_sigterm_lets_the_streams_of_all_workers_end_and_exits_with_zero(start) 
     assert "Traceback" not in server.log.read_text()
 
 
-def test_a_dead_engine_is_told_by_every_worker_and_kills_none(start) -> None:
+def test_a_dead_engine_is_told_by_every_worker_kills_none_and_is_started_again(start) -> None:
     server = start(*ROOMY)
     workers = workers_of(server)
     streams = on_every_worker(server, max_tokens=900, ignore_eos=True)
     os.kill(engine_of(server), signal.SIGKILL)
     for lot in streams.values():
         assert all('"code":"engine_disconnected"' in stream.end() for stream in lot)
-    refused = on_new_connections(server, "/health_generate")
-    assert {answer.status_code for answer in refused} == {503}
-    assert {answer.json()["error"]["code"] for answer in refused} == {"engine_unhealthy"}
-    assert {answer.status_code for answer in on_new_connections(server, "/health")} == {200}
+    assert eventually(lambda: {answer.status_code for answer in on_new_connections(server, "/health")} == {200})
+    assert {answer.status_code for answer in on_new_connections(server, "/health_generate")} == {200}
     assert workers_of(server) == workers
-    assert "the engine's process has ended" in server.log.read_text()
+    assert "the engine's process has ended with signal SIGKILL: starting it again" in server.log.read_text()
+
+
+def test_a_single_process_starts_its_dead_engine_again(start) -> None:
+    server = start(workers=1)
+    dead = engine_of(server)
+    stream = Stream(server, max_tokens=900, ignore_eos=True)
+    os.kill(dead, signal.SIGKILL)
+    assert '"code":"engine_disconnected"' in stream.end()
+    seen = set()
+
+    def back() -> bool:
+        seen.add(httpx.get(f"{server.url}/health").status_code)
+        return "the engine is back" in server.log.read_text()
+
+    assert eventually(back)
+    assert 503 in seen
+    assert httpx.get(f"{server.url}/health_generate").status_code == 200
+    assert engine_of(server) != dead
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_with_no_engine_restart_the_server_ends_with_its_engine_and_says_why_last(start, workers: int) -> None:
+    server = start("--no-engine-restart", workers=workers)
+    os.kill(engine_of(server), signal.SIGKILL)
+    assert server.wait_for_exit(20) == 1
+    assert "the engine's process has ended with signal SIGKILL" in server.log.read_text().splitlines()[-1]
 
 
 def test_with_a_killed_supervisor_workers_and_engine_end(start) -> None:

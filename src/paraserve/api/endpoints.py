@@ -244,7 +244,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         probe=True,
         open=lambda settings: settings.open_health,
         name="health",
-        summary="The process answers",
+        summary="The process answers, and has not lost the engine that it started",
         group=_SERVER,
         answer=Health,
     ),

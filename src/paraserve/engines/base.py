@@ -156,6 +156,13 @@ class EngineHealth:
     reason: str = ""
 
 
+@dataclass(slots=True)
+class Availability:
+    """Whether there is an engine at all, as far as those know who look after it. ``away`` says why there is none."""
+
+    away: str = ""
+
+
 class EngineError(Exception):
     """A failure of the engine, with the HTTP status it deserves.
 

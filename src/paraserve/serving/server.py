@@ -24,12 +24,14 @@ from paraserve.api.app import create_app
 from paraserve.deploy import deploy
 from paraserve.deployment import Deployment
 from paraserve.engines.build import engine_of_ours
+from paraserve.engines.child import ChildServer
+from paraserve.engines.upkeep import keep_running
 from paraserve.observability.event_loop import watch_event_loop
 from paraserve.serving.connection_limits import ConnectionLimits
 from paraserve.serving.http_protocol import with_limits
 from paraserve.serving.listening import listen, url_of
 from paraserve.serving.memory import release_startup_memory
-from paraserve.serving.progress import Progress, run_until_stopped
+from paraserve.serving.progress import START_FAILED, Progress, run_until_stopped
 from paraserve.serving.tls import Certificate
 from paraserve.settings import ServerSettings
 
@@ -55,15 +57,34 @@ async def _serve(settings: ServerSettings, engine_flags: Sequence[str], progress
         try:
             app = create_app(deployment)
             ready = partial(progress.step, f"ready on {url_of(settings, listening)}", ready_facts(deployment))
-            async with background(certificate.follow() if certificate else None, watch_event_loop(app.state.metrics)):
-                await HTTPServer(app, settings, certificate, on_listening=ready).serve([listening])
+            server = HTTPServer(app, settings, certificate, on_listening=ready)
+            upkeep = _upkeep(child, deployment, server) if child else None
+            watches = (certificate.follow() if certificate else None, watch_event_loop(app.state.metrics), upkeep)
+            async with background(*watches):
+                await server.serve([listening])
         finally:
             await deployment.close()
     finally:
         listening.close()
         if child is not None:
             await child.stop()
+    if server.lost_engine:
+        progress.fail(server.lost_engine)
+        return START_FAILED
     return 0
+
+
+async def _upkeep(child: ChildServer, deployment: Deployment, server: HTTPServer) -> None:
+    """Look after the engine; where it is not to be started again, the server ends with it."""
+    health = deployment.availability
+
+    def tell(away: str = "") -> None:
+        health.away = away
+
+    server.lost_engine = await keep_running(
+        child, restart=deployment.settings.engine_restart, on_away=tell, on_back=tell
+    )
+    server.should_exit = True
 
 
 def check_access_files(settings: ServerSettings) -> Certificate | None:
@@ -81,6 +102,7 @@ async def background(*watches: Coroutine[Any, Any, None] | None) -> AsyncIterato
     finally:
         for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class HTTPServer(uvicorn.Server):
@@ -114,6 +136,8 @@ class HTTPServer(uvicorn.Server):
         )
         super().__init__(config)
         self._on_listening = on_listening
+        self.lost_engine = ""
+        """Why there is nothing left to serve with."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

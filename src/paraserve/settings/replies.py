@@ -43,6 +43,11 @@ class ReplySettings:
         group=ENGINE,
         help="How long an engine may be silent within a reply before the request fails with 504.",
     )
+    engine_restart: bool = setting(
+        True,
+        group=ENGINE,
+        help="Start an engine that the server has started again when it dies; without, the server ends with it.",
+    )
     engine_max_logprobs: Count = setting(
         20, group=ENGINE, help="The most alternatives a token that a vLLM engine gives (its --max-logprobs)."
     )
