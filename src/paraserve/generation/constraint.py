@@ -75,7 +75,7 @@ class Wanted:
         chosen = self.response_format
         if chosen is None or chosen.type == "text":
             return False, None
-        return True, chosen.json_schema.schema_ if chosen.json_schema is not None else None
+        return True, chosen.schema
 
 
 class ConstraintBuilder:
@@ -177,6 +177,7 @@ class ConstraintBuilder:
     def _write(self, wanted: Wanted, target: GrammarTarget) -> str | None:
         is_json, schema = wanted.json_schema
         if is_json and not wanted.forces_tools:
+            assert wanted.response_format is not None
             return response_format_constraint(
                 self._format,
                 schema,
@@ -186,7 +187,7 @@ class ConstraintBuilder:
                 start=wanted.start,
                 tokens=self._tokens,
                 lenient=self._lenient,
-                path="response_format.json_schema.schema",
+                path=wanted.response_format.schema_field,
             )
         return tool_call_constraint(
             self._format,

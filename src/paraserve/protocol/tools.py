@@ -27,6 +27,8 @@ class FunctionDefinition(msgspec.Struct, frozen=True):
 class ToolDefinition(msgspec.Struct, frozen=True):
     function: FunctionDefinition
     type: Literal["function"]
+    strict: bool | None = None
+    """Where OpenAI's Responses API has it: obeyed as well."""
 
 
 class NamedFunction(msgspec.Struct, frozen=True):
@@ -59,7 +61,10 @@ def check_tools(tools: Sequence[Tool] | None, param: str = "tools") -> tuple[Fun
             where = f"{param}[{i}].function.name"
             raise field_error(where, "this name is declared twice")
         seen.add(name)
-    return tuple(definition.function for definition in definitions)
+    return tuple(
+        msgspec.structs.replace(definition.function, strict=definition.function.strict or definition.strict)
+        for definition in definitions
+    )
 
 
 def tool_choice_in_force(choice: ToolChoice | None, functions: Sequence[FunctionDefinition]) -> str:
