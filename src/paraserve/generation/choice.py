@@ -19,6 +19,7 @@ from paraserve.formats.types import FinishReason as TextEnd
 from paraserve.generation.detokenize import Detokenizer
 from paraserve.generation.events import ChoiceEnd, FinishReason, GeneratedToken, ReplyDelta
 from paraserve.generation.stop import StopMatcher
+from paraserve.protocol.error_codes import ErrorCode
 
 
 class TextParser(Protocol):
@@ -135,7 +136,7 @@ class Choice:
         if finish is None and not self._by_token and (delta := self._advance_plainly(chunk.token_ids)) is not None:
             return delta
         if finish is not None and finish.reason == "abort":
-            raise EngineError(502, "engine_aborted", "The engine aborted the generation.")
+            raise EngineError(502, ErrorCode.ENGINE_ABORTED, "The engine aborted the generation.")
         token_ids = chunk.token_ids
         room = self._max_tokens - self.completion_tokens
         if len(token_ids) > room:

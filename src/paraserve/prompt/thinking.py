@@ -11,6 +11,7 @@ from typing import Any
 
 from paraserve.prompt.capabilities import EFFORTS, TemplateCapabilities, ThinkingSwitch
 from paraserve.prompt.errors import PromptError
+from paraserve.protocol.error_codes import ErrorCode
 
 SWITCH_NAMES = frozenset({"enable_thinking", "thinking"})
 """Names under which clients turn reasoning on and off, whatever the template at hand reads."""
@@ -90,7 +91,9 @@ def _from_effort(effort: str | None, given: Mapping[str, Any], takes: TemplateCa
     value = "no_think" if effort == "none" and "none" not in takes.efforts else effort
     if takes.efforts and value not in takes.efforts and (value in EFFORTS or effort == "none"):
         known = ", ".join(name for name in takes.efforts if name != "no_think")
-        raise PromptError(f"reasoning_effort: this model takes {known}", "reasoning_effort", "unsupported_value")
+        raise PromptError(
+            f"reasoning_effort: this model takes {known}", "reasoning_effort", ErrorCode.UNSUPPORTED_VALUE
+        )
     return {takes.effort_variable: value}
 
 
