@@ -82,7 +82,8 @@ def test_at_ten_times_the_capacity_the_rest_is_told_503_nobody_hangs_and_then_al
     assert len(served) >= SERVED
     assert len(refused) >= CLIENTS - RUNNING - QUEUED
     assert all(outcome.whole for outcome in served)
-    assert {(outcome.status, outcome.code, outcome.retry_after) for outcome in refused} == {(503, "overloaded", "1")}
+    assert {(outcome.status, outcome.code) for outcome in refused} == {(503, "overloaded")}
+    assert all(int(outcome.retry_after or 0) >= 1 for outcome in refused)
     # Recovery: nothing is left of it, and as many as there are places for are served at once.
     assert eventually(lambda: metric(server, f'requests_in_flight{{endpoint="{CHAT}"') == 0)
     assert metric(server, "requests_queued") == 0

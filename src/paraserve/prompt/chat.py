@@ -30,6 +30,7 @@ from paraserve.prompt.state import StartMarkers, reply_start
 from paraserve.prompt.thinking import resolve_kwargs, thinking_modes
 from paraserve.prompt.tool_declarations import declare_tools
 from paraserve.protocol.chat import ChatCompletionRequest
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.tokenizers.checkpoint import DEFAULT_TEMPLATE, TOOL_TEMPLATE, Checkpoint
 
 log = logging.getLogger(__name__)
@@ -178,7 +179,9 @@ class ChatPrompt:
         start = rendered.start
         refused = request.reasoning_effort == "none" and not kwargs.requested and not rendered.prefill
         if refused and start is ReplyStart.REASONING:
-            raise PromptError("reasoning_effort: this model always reasons", "reasoning_effort", "unsupported_value")
+            raise PromptError(
+                "reasoning_effort: this model always reasons", "reasoning_effort", ErrorCode.UNSUPPORTED_VALUE
+            )
         thinks = start is ReplyStart.REASONING or (start is ReplyStart.HEADER and kwargs.requested is not False)
         token_ids, text = self._tokenize(rendered.text, notes)
         return PreparedPrompt(
@@ -208,12 +211,12 @@ class ChatPrompt:
             return DEFAULT_TEMPLATE
         raise PromptError(
             "this model has no chat template; the server needs one (--chat-template FILE)",
-            code="no_chat_template",
+            code=ErrorCode.NO_CHAT_TEMPLATE,
         )
 
     def _tools_not_shown(self, notes: dict[str, None]) -> None:
         if self._settings.ignored_tools == "refuse":
-            raise PromptError("this model's chat template takes no tools", "tools", "unsupported_content")
+            raise PromptError("this model's chat template takes no tools", "tools", ErrorCode.UNSUPPORTED_CONTENT)
         notes["tools_not_in_prompt"] = None
 
     def _render(

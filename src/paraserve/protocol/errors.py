@@ -6,6 +6,7 @@ what would be right, and never shows a Python repr, a path of the server or the 
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Mapping
 
@@ -13,8 +14,8 @@ import msgspec
 
 from paraserve.protocol.error_codes import ErrorCode
 
-RETRY_AFTER_SECONDS = 1
-"""What a client is told that may come again."""
+LONGEST_RETRY_AFTER = 60
+"""Seconds that a client is told to wait, at most twice."""
 
 _TYPES = {
     400: "invalid_request_error",
@@ -66,9 +67,18 @@ class RequestError(Exception):
         self.headers = dict(headers or {})
 
 
-def field_error(param: str, why: str, code: str = ErrorCode.INVALID_VALUE) -> RequestError:
+def field_error(param: str, why: str, code: ErrorCode = ErrorCode.INVALID_VALUE) -> RequestError:
     """A 400 whose message begins with the field that it names."""
     return RequestError(f"{param}: {why}", param=param, code=code)
+
+
+def retry_after(seconds: float = 1.0) -> dict[str, str]:
+    """The header that says when to come back: after ``seconds``, or up to twice as late.
+
+    It is drawn anew for each, so that those who are refused together do not come back together.
+    """
+    least = min(max(seconds, 1.0), LONGEST_RETRY_AFTER)
+    return {"retry-after": str(round(random.uniform(least, 2 * least)))}
 
 
 def error_type(status: int) -> str:
