@@ -156,6 +156,7 @@ class Turn(ABC, Generic[Asked]):
         limit = output_limit(
             prompt_tokens=len(prompt.token_ids),
             context_length=self.deployment.context_length,
+            longest_prompt=self.deployment.engine.info.max_prompt_tokens,
             requested=requested,
             default=self.default_limit,
             at_least=self.request.min_tokens or 0,

@@ -13,6 +13,7 @@ def output_limit(
     *,
     prompt_tokens: int,
     context_length: int,
+    longest_prompt: int | None = None,
     requested: int | None,
     default: int | None,
     at_least: int = 0,
@@ -24,6 +25,7 @@ def output_limit(
     """The reply's limit in tokens.
 
     Args:
+        longest_prompt: where the engine takes less than the whole context.
         requested: what the client set; None is unset.
         default: for an unset limit, capped by the room; None means all the room.
         at_least: tokens that the client wants at the least: a default is never below it.
@@ -35,8 +37,11 @@ def output_limit(
         RequestError: ``context_length_exceeded``, with both numbers.
     """
     room = context_length - prompt_tokens
-    if room < (0 if requested == 0 else 1):
-        raise context_overflow(prompt_tokens, context_length, status=overflow_status, param=prompt_param)
+    longest = context_length - (requested != 0)
+    if prompt_tokens > (longest if longest_prompt is None else min(longest, longest_prompt)):
+        raise context_overflow(
+            prompt_tokens, context_length, longest_prompt, status=overflow_status, param=prompt_param
+        )
     if requested is None:
         return room if default is None else min(max(default, at_least), room)
     if requested > room and not clamp:

@@ -86,11 +86,14 @@ def error_type(status: int) -> str:
     return _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
 
 
-def context_overflow(prompt_tokens: int, context_length: int, *, status: int = 400, param: str) -> RequestError:
+def context_overflow(
+    prompt_tokens: int, context_length: int, longest_prompt: int | None, *, status: int = 400, param: str
+) -> RequestError:
     """The prompt alone does not fit. The wording is the one that agents look for ("maximum context length")."""
+    why = "which leaves no room for a reply" if prompt_tokens >= context_length else f"of at most {longest_prompt}"
     return RequestError(
         f"This model's maximum context length is {context_length} tokens. However, your input resulted in "
-        f"{prompt_tokens} tokens, which leaves no room for a reply. Please reduce the length of the input.",
+        f"{prompt_tokens} tokens, {why}. Please reduce the length of the input.",
         status=status,
         param=param,
         code=ErrorCode.CONTEXT_LENGTH_EXCEEDED,
