@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "engines.scripted engines.sglang engines.vllm",
     "prompt": "start_error protocol formats.types formats.spec tokenizers engines.base",
     "generation": "protocol formats grammar tokenizers engines.base",
-    "policies": "secrets settings protocol",
+    "policies": "secrets settings protocol prompt.thinking",
     "observability": "secrets settings protocol.error_codes generation.events generation.timings",
     "admission": "settings protocol",
     "deployment": "secrets settings protocol formats tokenizers engines.base prompt generation policies",

@@ -299,6 +299,7 @@ VERIFIER = [
 SPELLINGS = {
     "the vendor's field": lambda on: {"thinking": {"type": "enabled" if on else "disabled"}},
     "template variable": lambda on: {"chat_template_kwargs": {"thinking": on}},
+    "effort": lambda on: {"reasoning_effort": "high" if on else "none"},
 }
 REJECT = f"{COMPAT} --openai-kimi-sampling reject"
 

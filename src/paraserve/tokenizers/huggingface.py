@@ -17,7 +17,7 @@ import fastokens  # type: ignore[import-untyped]
 import msgspec
 import tokenizers
 
-from paraserve.tokenizers.exactness import first_difference, probe_texts
+from paraserve.tokenizers.exactness import choose_encoder, probe_texts
 from paraserve.tokenizers.token_table import (
     SPACE,
     AddedToken,
@@ -101,7 +101,14 @@ class HuggingFaceTokenizer(TableTokenizer):
             tokenizer_json = json.dumps(document, ensure_ascii=False)
         table = TokenTable(_pieces(document, source), _piece_decoder(document, source), _added_tokens(document, config))
         super().__init__(table, _special_tokens(config), _blank_prefix(document))
-        self._encoder = _choose_encoder(tokenizer_json, table.added_tokens, source)
+        self._encoder = choose_encoder(
+            lambda: FastEncoder(tokenizer_json),
+            ReferenceEncoder(tokenizer_json),
+            probe_texts(table.added_tokens),
+            source=source,
+            name="tokenizers",
+            encode=lambda encoder, text: [encoder.encode(text, special) for special in (False, True)],
+        )
         self._add_bos = config.get("add_bos_token")
         self._add_eos = config.get("add_eos_token")
 
@@ -233,23 +240,3 @@ def _steps(section: Any, of_sequence: str) -> list[dict[str, Any]]:
     if not isinstance(section, dict):
         return []
     return list(section.get(of_sequence, [])) if section.get("type") == "Sequence" else [section]
-
-
-def _choose_encoder(text: str, added_tokens: Mapping[str, int], source: str) -> FastEncoder | ReferenceEncoder:
-    """The fast encoder if it agrees with the reference on everything, else the reference."""
-    reference = ReferenceEncoder(text)
-    try:
-        fast = FastEncoder(text)
-    except ValueError as error:
-        log.warning("fastokens cannot read %s (%s): encoding with tokenizers", source, error)
-        return reference
-    for special in (False, True):
-        difference = first_difference(
-            lambda probe, add=special: fast.encode(probe, add),  # type: ignore[misc]
-            lambda probe, add=special: reference.encode(probe, add),  # type: ignore[misc]
-            probe_texts(added_tokens),
-        )
-        if difference is not None:
-            log.warning("fastokens differs from tokenizers on %r for %s: encoding with tokenizers", difference, source)
-            return reference
-    return fast

@@ -17,7 +17,7 @@ from typing import Any
 
 import tokenizers
 
-from paraserve.tokenizers.exactness import first_difference, probe_texts
+from paraserve.tokenizers.exactness import choose_encoder, probe_texts
 from paraserve.tokenizers.huggingface import FastEncoder
 from paraserve.tokenizers.sentencepiece_files import SentencePieceFiles, read_files
 from paraserve.tokenizers.sentencepiece_merges import MatchedToken, Piece, byte_pair_document
@@ -47,7 +47,13 @@ class SentencePieceTokenizer(TableTokenizer):
         ]
         table = TokenTable.from_bytes(files.pieces(), added)
         super().__init__(table, files.special_tokens, _blank_prefix(files))
-        self._encoder = _choose_encoder(files)
+        self._encoder = choose_encoder(
+            lambda: FastPieceEncoder(files),
+            SentencePieceEncoder(files),
+            probe_texts([*(token.text for token in files.matched), *files.user_defined]),
+            source=files.path,
+            name="sentencepiece",
+        )
         self._bos = [table.added_tokens[self.bos_token]] if files.add_bos and self.bos_token else []
         self._eos = [table.added_tokens[self.eos_token]] if files.add_eos and self.eos_token else []
 
@@ -157,21 +163,3 @@ def _document(files: SentencePieceFiles) -> dict[str, Any]:
         prefix=files.dummy_prefix and files.legacy,
         byte_fallback=trainer.byte_fallback,
     )
-
-
-def _choose_encoder(files: SentencePieceFiles) -> FastPieceEncoder | SentencePieceEncoder:
-    """The fast encoder if it agrees with SentencePiece on everything, else SentencePiece."""
-    reference = SentencePieceEncoder(files)
-    try:
-        fast = FastPieceEncoder(files)
-    except ValueError as error:
-        log.warning("fastokens cannot read %s (%s): encoding with sentencepiece", files.path, error)
-        return reference
-    texts = probe_texts([*(token.text for token in files.matched), *files.user_defined])
-    difference = first_difference(fast.encode, reference.encode, texts)
-    if difference is not None:
-        log.warning(
-            "fastokens differs from sentencepiece on %r for %s: encoding with sentencepiece", difference, files.path
-        )
-        return reference
-    return fast

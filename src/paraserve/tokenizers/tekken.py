@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from paraserve.tokenizers.huggingface import TokenizerFileError
-from paraserve.tokenizers.tiktoken import FastRankEncoder, RankEncoder, RankTokenizer, choose_encoder
+from paraserve.tokenizers.tiktoken import FastRankEncoder, RankEncoder, RankTokenizer, rank_encoder
 from paraserve.tokenizers.token_table import AddedToken, TokenTable
 
 
@@ -116,4 +116,4 @@ def _encoder(ranks: Mapping[bytes, int], specials: Mapping[str, int], pattern: s
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "tekken.ranks"
         path.write_text("".join(f"{base64.b64encode(piece).decode()} {rank}\n" for piece, rank in ranks.items()))
-        return choose_encoder(path, ranks, behind, pattern)
+        return rank_encoder(path, ranks, behind, pattern)

@@ -19,7 +19,7 @@ import fastokens  # type: ignore[import-untyped]
 import msgspec
 import tokenizers
 
-from paraserve.tokenizers.exactness import first_difference, probe_texts
+from paraserve.tokenizers.exactness import choose_encoder, probe_texts
 from paraserve.tokenizers.huggingface import (
     SEGMENT_CACHE_BYTES,
     SPECIAL_TOKEN_NAMES,
@@ -149,7 +149,7 @@ class TiktokenTokenizer(RankTokenizer):
         named = ((name, token_text(config.get(name))) for name in SPECIAL_TOKEN_NAMES)
         super().__init__(
             table,
-            choose_encoder(path, ranks, table.added_tokens),
+            rank_encoder(path, ranks, table.added_tokens),
             {name: text for name, text in named if text is not None},
         )
 
@@ -215,18 +215,14 @@ def _added_tokens(first: int, config: Mapping[str, Any]) -> list[AddedToken]:
     ]
 
 
-def choose_encoder(
+def rank_encoder(
     path: Path, ranks: Mapping[bytes, int], special: Mapping[str, int], pattern: str = PATTERN
 ) -> FastRankEncoder | RankEncoder:
-    """The fast encoder over the rank file if it agrees with the ranks on everything, else the ranks."""
-    reference = RankEncoder(ranks, special, pattern)
-    try:
-        fast = FastRankEncoder(path, special, pattern)
-    except ValueError as error:
-        log.warning("fastokens cannot read %s (%s): encoding from the ranks, which is slow", path, error)
-        return reference
-    difference = first_difference(fast.encode, reference.encode, probe_texts(special))
-    if difference is not None:
-        log.warning("fastokens differs from the ranks on %r for %s: encoding from the ranks", difference, path)
-        return reference
-    return fast
+    """The fast encoder over the rank file where it may be trusted, else the ranks, which are slow."""
+    return choose_encoder(
+        lambda: FastRankEncoder(path, special, pattern),
+        RankEncoder(ranks, special, pattern),
+        probe_texts(special),
+        source=path,
+        name="the ranks",
+    )
