@@ -5,13 +5,15 @@ Everything that can be wrong at start is a `StartError`: one line that says what
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
 from paraserve.deployment import Deployment
-from paraserve.engines.base import Engine, EngineInfo
+from paraserve.engines.base import Engine, EngineInfo, EngineStartError
 from paraserve.engines.build import build_engine, model_path_of
 from paraserve.engines.child import EngineAddress
 from paraserve.engines.http.remote import ModelFacts
@@ -29,6 +31,9 @@ from paraserve.settings import ServerSettings
 from paraserve.start_error import StartError
 from paraserve.tokenizers.checkpoint import DEFAULT_TEMPLATE, Checkpoint, load_checkpoint
 from paraserve.tokenizers.gguf import difference_from_llama_cpp
+
+RETRY_SECONDS = 0.5
+"""Between two questions whether an engine that is waited for is there."""
 
 log = logging.getLogger(__name__)
 
@@ -61,14 +66,30 @@ async def deploy(
         step(f"starting the engine ({settings.engine})")
     address = await ours() if ours is not None else None
     engine = build_engine(settings, facts, checkpoint.tokenizer, step, address)
-    await engine.start()
     try:
+        await _start(engine, settings, step)
         if isinstance(engine, LlamaCppEngine):
             await _check_tokenizer(settings, checkpoint, engine)
         return join(settings, checkpoint, format, engine, model_path=model_path)
     except BaseException:
         await engine.stop()
         raise
+
+
+async def _start(engine: Engine, settings: ServerSettings, step: Callable[[str], None]) -> None:
+    """Connect, as soon as the engine is there. Raises `EngineStartError` when the operator's patience ends."""
+    deadline = time.monotonic() + (settings.wait_for_engine if settings.engine_url else 0.0)
+    told = ""
+    while True:
+        try:
+            await engine.start()
+            return
+        except EngineStartError as error:
+            if time.monotonic() >= deadline:
+                raise
+            if told != (told := str(error)):
+                step(f"waiting for the engine: {told}")
+        await asyncio.sleep(RETRY_SECONDS)
 
 
 async def _check_tokenizer(settings: ServerSettings, checkpoint: Checkpoint, engine: LlamaCppEngine) -> None:

@@ -33,6 +33,7 @@ from paraserve.serving.listening import listen, url_of
 from paraserve.serving.memory import release_startup_memory
 from paraserve.serving.progress import START_FAILED, Progress, run_until_stopped
 from paraserve.serving.tls import Certificate
+from paraserve.serving.waiting import deployed_while_listening, not_ready
 from paraserve.settings import ServerSettings
 
 LAST_WORDS_SECONDS = 1.0
@@ -53,7 +54,10 @@ async def _serve(settings: ServerSettings, engine_flags: Sequence[str], progress
     child = engine_of_ours(settings, engine_flags)
     listening = listen(settings.host, settings.port)
     try:
-        deployment = await deploy(settings, progress.step, partial(child.start, progress.step) if child else None)
+        deploying = deploy(settings, progress.step, partial(child.start, progress.step) if child else None)
+        deployment = await when_deployed(deploying, settings, certificate, listening)
+        if deployment is None:
+            return 0
         try:
             app = create_app(deployment)
             ready = partial(progress.step, f"ready on {url_of(settings, listening)}", ready_facts(deployment))
@@ -72,6 +76,19 @@ async def _serve(settings: ServerSettings, engine_flags: Sequence[str], progress
         progress.fail(server.lost_engine)
         return START_FAILED
     return 0
+
+
+async def when_deployed(
+    deploying: Coroutine[Any, Any, Deployment],
+    settings: ServerSettings,
+    certificate: Certificate | None,
+    listening: socket.socket,
+) -> Deployment | None:
+    """The deployment. With `--wait-for-engine` connections are accepted already; None where a signal comes first."""
+    if not settings.wait_for_engine:
+        return await deploying
+    server = HTTPServer(not_ready, settings, certificate)
+    return await deployed_while_listening(deploying, server.serve, server.stop, listening)
 
 
 async def _upkeep(child: ChildServer, deployment: Deployment, server: HTTPServer) -> None:
@@ -138,6 +155,10 @@ class HTTPServer(uvicorn.Server):
         self._on_listening = on_listening
         self.lost_engine = ""
         """Why there is nothing left to serve with."""
+
+    def stop(self) -> None:
+        """As a signal does."""
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -33,7 +33,7 @@ from paraserve.observability.event_loop import count_while_running, watch_event_
 from paraserve.observability.logs import configure_logging
 from paraserve.serving.http_protocol import HTTPConnection
 from paraserve.serving.progress import START_FAILED
-from paraserve.serving.server import HTTPServer, background, check_access_files, ready_facts
+from paraserve.serving.server import HTTPServer, background, check_access_files, ready_facts, when_deployed
 from paraserve.serving.tls import Certificate
 from paraserve.serving.workers.channel import (
     Adopt,
@@ -118,7 +118,10 @@ class Worker:
         try:
             certificate = check_access_files(settings)
             ours = partial(asyncio.wait_for, self._engine, None) if self._job.shares_engine else None
-            deployment = await deploy(settings, self._step, ours)
+            deploying = deploy(settings, self._step, ours)
+            deployment = await when_deployed(deploying, settings, certificate, self._slots[self._job.slot])
+            if deployment is None:
+                return 0
         except StartError as error:
             self._channel.send(Failed(str(error)))
             return START_FAILED
