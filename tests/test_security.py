@@ -14,7 +14,7 @@ import pytest
 
 from paraserve.api.endpoints import ENDPOINTS
 from paraserve.engines.base import EngineError
-from paraserve.prompt.errors import CheckpointError
+from paraserve.tokenizers.base import CheckpointError
 from tests.api.wire import CHAT, COMPLETIONS, USER
 from tests.toy import client, deployment, engine, reply
 from tests.waiting import PATIENCE

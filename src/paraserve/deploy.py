@@ -27,6 +27,7 @@ from paraserve.generation.sampling import model_defaults
 from paraserve.policies.table import Policies
 from paraserve.prompt.chat import ChatPrompt, PromptSettings
 from paraserve.prompt.state import StartMarkers
+from paraserve.prompt.template import ChatTemplate
 from paraserve.settings import ServerSettings
 from paraserve.start_error import StartError
 from paraserve.tokenizers.checkpoint import DEFAULT_TEMPLATE, Checkpoint, load_checkpoint
@@ -112,11 +113,9 @@ async def _check_tokenizer(settings: ServerSettings, checkpoint: Checkpoint, eng
 def choose_format(settings: ServerSettings, checkpoint: Checkpoint) -> Format:
     """How the model spells reasoning and calls: as the operator says, else as its template and tokens show."""
     template = checkpoint.templates.get(DEFAULT_TEMPLATE)
-    found = checkpoint_format(
-        template.source if template else None, checkpoint.tokenizer.added_tokens, checkpoint.response_template
-    )
+    found = checkpoint_format(template, checkpoint.tokenizer.added_tokens, checkpoint.response_template)
     named = settings.reasoning_parser and settings.tool_call_parser
-    if found is None and not named and template is not None and "tools" in template.variables:
+    if found is None and not named and template and "tools" in ChatTemplate.compile(template).variables:
         log.warning(
             "the model's output format is not known: replies are plain text; name one with --reasoning-parser and "
             "--tool-call-parser"

@@ -10,7 +10,6 @@ import pytest
 
 from paraserve.prompt.chat import ChatPrompt
 from paraserve.prompt.state import StartMarkers
-from paraserve.prompt.template import ChatTemplate
 from paraserve.tokenizers.checkpoint import Checkpoint
 from paraserve.tokenizers.huggingface import HuggingFaceTokenizer
 from paraserve.tokenizers.tiktoken import TiktokenTokenizer
@@ -206,7 +205,7 @@ def golden(shared_assets: Path, real_tokenizers: dict[str, Any]) -> Callable[[st
             checkpoint = Checkpoint(
                 Path(name),
                 tokenizer,
-                {"default": ChatTemplate.compile(source)},
+                {"default": source},
                 {"bos_token": "<s>", "eos_token": "</s>"},
             )
             markers = (("<think>", "</think>"),)

@@ -11,7 +11,6 @@ import pytest
 from paraserve.formats.types import ReplyStart
 from paraserve.prompt.chat import ChatPrompt, PromptSettings
 from paraserve.prompt.errors import PromptError
-from paraserve.prompt.template import ChatTemplate
 from paraserve.tokenizers.checkpoint import Checkpoint
 from tests.prompt.byte_tokenizer import ByteTokenizer
 from tests.prompt.own_templates import LISTS, PLAIN, STRICT
@@ -344,7 +343,7 @@ def test_a_model_without_a_template_says_what_the_server_needs():
 
 
 def test_requests_with_tools_use_the_template_for_tools():
-    templates = {name: ChatTemplate.compile(name + " {{ tools }}") for name in ("default", "tool_use")}
+    templates = {name: name + " {{ tools }}" for name in ("default", "tool_use")}
     prompt = ChatPrompt(Checkpoint(Path("model"), ByteTokenizer(), templates))
     assert prompt.prepare(asked([USER])).text.startswith("default")
     assert prompt.prepare(asked([USER], TOOLS)).text.startswith("tool_use")

@@ -11,7 +11,7 @@ import pytest
 import tokenizers
 import transformers
 
-from paraserve.prompt.errors import CheckpointError
+from paraserve.tokenizers.base import CheckpointError
 from paraserve.tokenizers.checkpoint import load_checkpoint
 from paraserve.tokenizers.exactness import CORPUS
 from paraserve.tokenizers.huggingface import HuggingFaceTokenizer

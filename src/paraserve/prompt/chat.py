@@ -27,6 +27,7 @@ from paraserve.prompt.media import collect_media
 from paraserve.prompt.prefill import ContinuedPrompt, continue_final
 from paraserve.prompt.shown import shows_text_beside_calls
 from paraserve.prompt.state import StartMarkers, reply_start
+from paraserve.prompt.template import ChatTemplate
 from paraserve.prompt.thinking import resolve_kwargs, thinking_modes
 from paraserve.prompt.tool_declarations import declare_tools
 from paraserve.protocol.chat import ChatCompletionRequest
@@ -102,8 +103,9 @@ class ChatPrompt:
         self._settings = settings or PromptSettings()
         self._markers = markers or StartMarkers()
         self._media = media
+        self._templates = {name: ChatTemplate.compile(text, name) for name, text in checkpoint.templates.items()}
         self.capabilities: Mapping[str, TemplateCapabilities] = {
-            name: probe_template(template, checkpoint.special_tokens) for name, template in checkpoint.templates.items()
+            name: probe_template(template, checkpoint.special_tokens) for name, template in self._templates.items()
         }
         """What each template takes, by its name."""
         for name, takes in self.capabilities.items():
@@ -204,10 +206,9 @@ class ChatPrompt:
             return self._checkpoint.tokenizer.encode(text), text
 
     def _choose(self, tools: Sequence[Any] | None) -> str:
-        templates = self._checkpoint.templates
-        if tools and TOOL_TEMPLATE in templates:
+        if tools and TOOL_TEMPLATE in self._templates:
             return TOOL_TEMPLATE
-        if DEFAULT_TEMPLATE in templates:
+        if DEFAULT_TEMPLATE in self._templates:
             return DEFAULT_TEMPLATE
         raise PromptError(
             "this model has no chat template; the server needs one (--chat-template FILE)",
@@ -226,7 +227,7 @@ class ChatPrompt:
         messages: Sequence[Mapping[str, Any]],
         variables: Mapping[str, Any],
     ) -> ContinuedPrompt:
-        template = self._checkpoint.templates[name]
+        template = self._templates[name]
 
         def render(messages: Sequence[Mapping[str, Any]], generate: bool, kwargs: Mapping[str, Any] = NO_KWARGS) -> str:
             return template.render({**variables, **kwargs, "messages": messages, "add_generation_prompt": generate})

@@ -1,4 +1,4 @@
-"""What can be wrong with a prompt: the client's messages, or the operator's checkpoint.
+"""What can be wrong with a prompt: the client's messages.
 
 Never knows HTTP beyond the fact that a `PromptError` is the client's fault (400).
 """
@@ -6,7 +6,6 @@ Never knows HTTP beyond the fact that a `PromptError` is the client's fault (400
 from __future__ import annotations
 
 from paraserve.protocol.error_codes import ErrorCode
-from paraserve.start_error import StartError
 
 
 class PromptError(Exception):
@@ -23,7 +22,3 @@ class PromptError(Exception):
         self.message = message
         self.param = param
         self.code = code
-
-
-class CheckpointError(StartError):
-    """A checkpoint's files cannot be used: what is missing or wrong, and what to do."""

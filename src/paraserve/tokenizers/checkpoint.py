@@ -13,11 +13,9 @@ from typing import Any
 
 import msgspec
 
-from paraserve.prompt.errors import CheckpointError
-from paraserve.prompt.template import ChatTemplate
-from paraserve.tokenizers.base import Tokenizer
+from paraserve.tokenizers.base import CheckpointError, Tokenizer
 from paraserve.tokenizers.gguf import GgufModel, gguf_model, gguf_tokenizer
-from paraserve.tokenizers.huggingface import SPECIAL_TOKEN_NAMES, HuggingFaceTokenizer, TokenizerFileError, token_text
+from paraserve.tokenizers.huggingface import HuggingFaceTokenizer, special_tokens
 from paraserve.tokenizers.sentencepiece import SentencePieceTokenizer
 from paraserve.tokenizers.sentencepiece_files import model_file
 from paraserve.tokenizers.tekken import TekkenTokenizer
@@ -45,8 +43,9 @@ class Checkpoint:
 
     path: Path
     tokenizer: Tokenizer
-    templates: Mapping[str, ChatTemplate]
-    """By name; empty where the checkpoint ships none. `DEFAULT_TEMPLATE` is there whenever there is any."""
+    templates: Mapping[str, str]
+    """The texts of the chat templates by name; empty where the checkpoint ships none. `DEFAULT_TEMPLATE` is there
+    whenever there is any."""
     special_tokens: Mapping[str, str] = field(default_factory=dict)
     """``bos_token`` and its like: variables of every template."""
     eos_token_ids: frozenset[int] = frozenset()
@@ -116,28 +115,24 @@ def _read_tokenizer(path: Path, config: Mapping[str, Any], gguf: GgufModel | Non
     """The tokenizer, and its named special tokens."""
     if gguf is not None:
         return gguf_tokenizer(path, gguf.metadata), dict(gguf.special_tokens)
-    try:
-        if (path / "tokenizer.json").is_file():
-            tokenizer: Tokenizer = HuggingFaceTokenizer.from_directory(path)
-        elif (path / "tiktoken.model").is_file():
-            tokenizer = TiktokenTokenizer.from_directory(path)
-        elif (path / "tekken.json").is_file():
-            tokenizer = TekkenTokenizer(path / "tekken.json")
-            return tokenizer, dict(tokenizer.special_tokens)
-        elif (model := model_file(path)) is not None:
-            tokenizer = SentencePieceTokenizer(model)
-            return tokenizer, dict(tokenizer.special_tokens)
-        elif has_vocabulary_files(path):
-            tokenizer = read_vocabulary_files(path, config)
-        else:
-            raise CheckpointError(
-                f"{path} has no tokenizer.json, tiktoken.model, tekken.json, tokenizer.model or vocab.json: "
-                "give a directory that has one with --tokenizer-path"
-            )
-    except TokenizerFileError as error:
-        raise CheckpointError(str(error)) from error
-    texts = {name: token_text(config.get(name)) for name in SPECIAL_TOKEN_NAMES}
-    return tokenizer, {name: text for name, text in texts.items() if text}
+    if (path / "tokenizer.json").is_file():
+        tokenizer: Tokenizer = HuggingFaceTokenizer.from_directory(path)
+    elif (path / "tiktoken.model").is_file():
+        tokenizer = TiktokenTokenizer.from_directory(path)
+    elif (path / "tekken.json").is_file():
+        tokenizer = TekkenTokenizer(path / "tekken.json")
+        return tokenizer, dict(tokenizer.special_tokens)
+    elif (model := model_file(path)) is not None:
+        tokenizer = SentencePieceTokenizer(model)
+        return tokenizer, dict(tokenizer.special_tokens)
+    elif has_vocabulary_files(path):
+        tokenizer = read_vocabulary_files(path, config)
+    else:
+        raise CheckpointError(
+            f"{path} has no tokenizer.json, tiktoken.model, tekken.json, tokenizer.model or vocab.json: "
+            "give a directory that has one with --tokenizer-path"
+        )
+    return tokenizer, special_tokens(config)
 
 
 def _read_templates(path: Path, gguf: GgufModel | None) -> dict[str, str]:
@@ -162,10 +157,10 @@ def _read_templates(path: Path, gguf: GgufModel | None) -> dict[str, str]:
     return templates
 
 
-def _choose_templates(sources: Mapping[str, str], wanted: str | None) -> dict[str, ChatTemplate]:
+def _choose_templates(sources: Mapping[str, str], wanted: str | None) -> dict[str, str]:
     """All of the checkpoint's, or the one that the operator asked for, which then serves every request."""
     if wanted is not None and wanted in sources:
-        return {DEFAULT_TEMPLATE: ChatTemplate.compile(sources[wanted], wanted)}
+        return {DEFAULT_TEMPLATE: sources[wanted]}
     if wanted is not None:
         path = Path(wanted)
         if not path.is_file():
@@ -173,13 +168,13 @@ def _choose_templates(sources: Mapping[str, str], wanted: str | None) -> dict[st
             raise CheckpointError(
                 f"--chat-template {wanted}: there is no such file, and the checkpoint's templates are: {known}"
             )
-        return {DEFAULT_TEMPLATE: ChatTemplate.compile(_read_text(path), path.name)}
+        return {DEFAULT_TEMPLATE: _read_text(path)}
     if sources and DEFAULT_TEMPLATE not in sources:
         raise CheckpointError(
             "the checkpoint has no default chat template; choose one of its templates with --chat-template: "
             + ", ".join(sorted(sources))
         )
-    return {name: ChatTemplate.compile(text, name) for name, text in sources.items()}
+    return dict(sources)
 
 
 def context_length_of(config: Mapping[str, Any]) -> int | None:

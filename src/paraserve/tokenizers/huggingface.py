@@ -8,15 +8,15 @@ construction, so that every method may run in several threads at once.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import fastokens  # type: ignore[import-untyped]
 import msgspec
 import tokenizers
 
+from paraserve.tokenizers.base import CheckpointError
 from paraserve.tokenizers.exactness import choose_encoder, probe_texts
 from paraserve.tokenizers.token_table import (
     SPACE,
@@ -29,22 +29,12 @@ from paraserve.tokenizers.token_table import (
     metaspace_decoder,
 )
 
-log = logging.getLogger(__name__)
-
 SEGMENT_CACHE_BYTES = 64 << 20
 """Room for the ids of text segments that growing conversations repeat. Segments end at added tokens, which no
 pre-tokenizer looks across, so that cached ids are the ids (tests/tokenizers/test_tokenizers.py proves it)."""
 
 SPECIAL_TOKEN_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 """The named special tokens of ``tokenizer_config.json``; templates read them as variables of these names."""
-
-
-class TokenizerFileError(Exception):
-    """A tokenizer file cannot be used. The message is one line for the operator: which file, what is wrong."""
-
-
-class Encoder(Protocol):
-    def encode(self, text: str, add_special_tokens: bool) -> list[int]: ...
 
 
 class FastEncoder:
@@ -90,7 +80,7 @@ class HuggingFaceTokenizer(TableTokenizer):
             source: a name for error messages, the file's.
 
         Raises:
-            TokenizerFileError: the file is no tokenizer, or of a kind that has no exact byte table.
+            CheckpointError: the file is no tokenizer, or of a kind that has no exact byte table.
         """
         source = source or "tokenizer.json"
         config = config or {}
@@ -100,7 +90,7 @@ class HuggingFaceTokenizer(TableTokenizer):
             document["added_tokens"] = [*document.get("added_tokens", []), *missing]
             tokenizer_json = json.dumps(document, ensure_ascii=False)
         table = TokenTable(_pieces(document, source), _piece_decoder(document, source), _added_tokens(document, config))
-        super().__init__(table, _special_tokens(config), _blank_prefix(document))
+        super().__init__(table, special_tokens(config), _blank_prefix(document))
         self._encoder = choose_encoder(
             lambda: FastEncoder(tokenizer_json),
             ReferenceEncoder(tokenizer_json),
@@ -114,14 +104,14 @@ class HuggingFaceTokenizer(TableTokenizer):
 
     @classmethod
     def from_directory(cls, directory: Path) -> HuggingFaceTokenizer:
-        """From a checkpoint's directory. Raises `TokenizerFileError`."""
+        """From a checkpoint's directory. Raises `CheckpointError`."""
         path = directory / "tokenizer.json"
         config_path = directory / "tokenizer_config.json"
         try:
             text = path.read_text(encoding="utf-8")
             config = msgspec.json.decode(config_path.read_bytes()) if config_path.is_file() else {}
         except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
-            raise TokenizerFileError(f"cannot read the tokenizer in {directory}: {error}") from error
+            raise CheckpointError(f"cannot read the tokenizer in {directory}: {error}") from error
         return cls(text, config, source=str(path))
 
     @property
@@ -154,18 +144,19 @@ def token_text(value: Any) -> str | None:
     return content if isinstance(content, str) else None
 
 
-def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    """The named special tokens that a ``tokenizer_config.json`` states."""
     named = ((name, token_text(config.get(name))) for name in SPECIAL_TOKEN_NAMES)
-    return {name: text for name, text in named if text is not None}
+    return {name: text for name, text in named if text}
 
 
 def _parse(text: str, source: str) -> dict[str, Any]:
     try:
         document = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise TokenizerFileError(f"{source} is not JSON: {error}") from error
+        raise CheckpointError(f"{source} is not JSON: {error}") from error
     if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
-        raise TokenizerFileError(f"{source} is no tokenizer file: it has no model")
+        raise CheckpointError(f"{source} is no tokenizer file: it has no model")
     return document
 
 
@@ -183,7 +174,7 @@ def _missing_tokens(document: Mapping[str, Any], config: Mapping[str, Any]) -> l
 
 def _added_tokens(document: Mapping[str, Any], config: Mapping[str, Any]) -> list[AddedToken]:
     declared = {int(number): token for number, token in config.get("added_tokens_decoder", {}).items()}
-    special = set(_special_tokens(config).values())
+    special = set(special_tokens(config).values())
     special.update(filter(None, map(token_text, config.get("additional_special_tokens") or ())))
     byte_level = any(step.get("type") == "ByteLevel" for step in _steps(document.get("decoder"), "decoders"))
     return [
@@ -203,7 +194,7 @@ def _pieces(document: Mapping[str, Any], source: str) -> Iterable[tuple[str, int
         return vocabulary.items()
     if isinstance(vocabulary, list):
         return ((entry[0], number) for number, entry in enumerate(vocabulary))
-    raise TokenizerFileError(f"{source} has no vocabulary")
+    raise CheckpointError(f"{source} has no vocabulary")
 
 
 def _piece_decoder(document: Mapping[str, Any], source: str) -> PieceDecoder:
@@ -219,7 +210,7 @@ def _piece_decoder(document: Mapping[str, Any], source: str) -> PieceDecoder:
             return metaspace_decoder(step["pattern"]["String"])
     if "ByteFallback" in kinds:
         return metaspace_decoder()
-    raise TokenizerFileError(f"{source} has a decoder of a kind that is not supported: {sorted(map(str, kinds))}")
+    raise CheckpointError(f"{source} has a decoder of a kind that is not supported: {sorted(map(str, kinds))}")
 
 
 def _blank_prefix(document: Mapping[str, Any]) -> BlankPrefix:

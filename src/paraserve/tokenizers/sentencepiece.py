@@ -10,7 +10,6 @@ construction.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,6 @@ from paraserve.tokenizers.sentencepiece_files import SentencePieceFiles, read_fi
 from paraserve.tokenizers.sentencepiece_merges import MatchedToken, Piece, byte_pair_document
 from paraserve.tokenizers.token_table import SPACE, AddedToken, BlankPrefix, TableTokenizer, TokenTable
 
-log = logging.getLogger(__name__)
-
 
 class SentencePieceTokenizer(TableTokenizer):
     """A `paraserve.tokenizers.base.Tokenizer` over ``tokenizer.model`` and the configuration beside it."""
@@ -35,7 +32,7 @@ class SentencePieceTokenizer(TableTokenizer):
             path: the model; what the checkpoint adds to it is read from the same directory.
 
         Raises:
-            TokenizerFileError: a file is broken, files contradict each other, or the extra is not installed.
+            CheckpointError: a file is broken, files contradict each other, or the extra is not installed.
         """
         files = read_files(path)
         added = [AddedToken(token.id, token.text, token.special, blanks=True) for token in files.matched]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import itertools
-import logging
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,16 +18,10 @@ import fastokens  # type: ignore[import-untyped]
 import msgspec
 import tokenizers
 
+from paraserve.tokenizers.base import CheckpointError
 from paraserve.tokenizers.exactness import choose_encoder, probe_texts
-from paraserve.tokenizers.huggingface import (
-    SEGMENT_CACHE_BYTES,
-    SPECIAL_TOKEN_NAMES,
-    TokenizerFileError,
-    token_text,
-)
+from paraserve.tokenizers.huggingface import SEGMENT_CACHE_BYTES, special_tokens
 from paraserve.tokenizers.token_table import AddedToken, TableTokenizer, TokenTable
-
-log = logging.getLogger(__name__)
 
 _CASE_TAIL = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 _UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
@@ -141,26 +134,21 @@ class TiktokenTokenizer(RankTokenizer):
             config: ``tokenizer_config.json``, decoded; its ``added_tokens_decoder`` names the special tokens.
 
         Raises:
-            TokenizerFileError: the file is no rank file, or its ids have holes.
+            CheckpointError: the file is no rank file, or its ids have holes.
         """
         ranks = _read_ranks(path)
         added = _added_tokens(len(ranks), config)
         table = TokenTable.from_bytes({rank: piece for piece, rank in ranks.items()}, added)
-        named = ((name, token_text(config.get(name))) for name in SPECIAL_TOKEN_NAMES)
-        super().__init__(
-            table,
-            rank_encoder(path, ranks, table.added_tokens),
-            {name: text for name, text in named if text is not None},
-        )
+        super().__init__(table, rank_encoder(path, ranks, table.added_tokens), special_tokens(config))
 
     @classmethod
     def from_directory(cls, directory: Path) -> TiktokenTokenizer:
-        """From a checkpoint's directory. Raises `TokenizerFileError`."""
+        """From a checkpoint's directory. Raises `CheckpointError`."""
         config_path = directory / "tokenizer_config.json"
         try:
             config = msgspec.json.decode(config_path.read_bytes())
         except (OSError, msgspec.DecodeError) as error:
-            raise TokenizerFileError(
+            raise CheckpointError(
                 f"cannot read {config_path}, which names the special tokens of tiktoken.model: {error}"
             ) from error
         return cls(directory / "tiktoken.model", config)
@@ -195,11 +183,11 @@ def _read_ranks(path: Path) -> dict[bytes, int]:
                 piece, rank = line.split()
                 ranks[base64.b64decode(piece, validate=True)] = int(rank)
     except OSError as error:
-        raise TokenizerFileError(f"cannot read {path}: {error.strerror}") from error
+        raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, binascii.Error) as error:
-        raise TokenizerFileError(f"{path} is no tiktoken rank file: {error}") from error
+        raise CheckpointError(f"{path} is no tiktoken rank file: {error}") from error
     if not ranks or set(ranks.values()) != set(range(len(ranks))):
-        raise TokenizerFileError(f"{path} is no tiktoken rank file: its ranks have holes")
+        raise CheckpointError(f"{path} is no tiktoken rank file: its ranks have holes")
     return ranks
 
 
