@@ -15,6 +15,7 @@ from paraserve.formats.spec import Format
 from paraserve.generation.detokenize import reply_vocabulary
 from paraserve.tokenizers import huggingface as hf_tokenizer
 from paraserve.tokenizers import tiktoken as tiktoken_tokenizer
+from paraserve.tokenizers.checkpoint import load_checkpoint
 from paraserve.tokenizers.exactness import CORPUS, first_difference, probe_texts
 from paraserve.tokenizers.huggingface import CheckpointError, HuggingFaceTokenizer
 from paraserve.tokenizers.tiktoken import MAX_RUN_CHARS, RankEncoder, TiktokenTokenizer, _cut
@@ -262,13 +263,13 @@ def test_long_runs_are_cut_where_the_checkpoints_own_tokenizer_cuts_them():
 
 @pytest.mark.parametrize("name", HUGGING_FACE)
 def test_real_tokenizers_pass_the_check_and_match_the_goldens(name, shared_assets: Path):
-    tokenizer = HuggingFaceTokenizer.from_directory(shared_assets / "tokenizers" / name)
+    tokenizer = load_checkpoint(shared_assets / "tokenizers" / name).tokenizer
     assert tokenizer.backend == "fastokens"
     assert_goldens(name, tokenizer, shared_assets)
 
 
 def test_kimis_tokenizer_matches_the_goldens(shared_assets: Path):
-    tokenizer = TiktokenTokenizer.from_directory(shared_assets / "tokenizers" / "kimi-k2")
+    tokenizer = load_checkpoint(shared_assets / "tokenizers" / "kimi-k2").tokenizer
     assert tokenizer.backend == "fastokens"
     assert tokenizer.vocab_size == 163_840
     assert_goldens("kimi-k2", tokenizer, shared_assets)

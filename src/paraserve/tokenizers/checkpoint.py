@@ -115,10 +115,10 @@ def _read_tokenizer(path: Path, config: Mapping[str, Any], gguf: GgufModel | Non
     """The tokenizer, and its named special tokens."""
     if gguf is not None:
         return gguf_tokenizer(path, gguf.metadata), dict(gguf.special_tokens)
-    if (path / "tokenizer.json").is_file():
-        tokenizer: Tokenizer = HuggingFaceTokenizer.from_directory(path)
+    if (file := path / "tokenizer.json").is_file():
+        tokenizer: Tokenizer = HuggingFaceTokenizer(_read_text(file), config, source=str(file))
     elif (path / "tiktoken.model").is_file():
-        tokenizer = TiktokenTokenizer.from_directory(path)
+        tokenizer = TiktokenTokenizer(path / "tiktoken.model", config)
     elif (path / "tekken.json").is_file():
         tokenizer = TekkenTokenizer(path / "tekken.json")
         return tokenizer, dict(tokenizer.special_tokens)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import fastokens  # type: ignore[import-untyped]
@@ -101,18 +100,6 @@ class HuggingFaceTokenizer(TableTokenizer):
         )
         self._add_bos = config.get("add_bos_token")
         self._add_eos = config.get("add_eos_token")
-
-    @classmethod
-    def from_directory(cls, directory: Path) -> HuggingFaceTokenizer:
-        """From a checkpoint's directory. Raises `CheckpointError`."""
-        path = directory / "tokenizer.json"
-        config_path = directory / "tokenizer_config.json"
-        try:
-            text = path.read_text(encoding="utf-8")
-            config = msgspec.json.decode(config_path.read_bytes()) if config_path.is_file() else {}
-        except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
-            raise CheckpointError(f"cannot read the tokenizer in {directory}: {error}") from error
-        return cls(text, config, source=str(path))
 
     @property
     def backend(self) -> str:

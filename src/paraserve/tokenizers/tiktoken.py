@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import fastokens  # type: ignore[import-untyped]
-import msgspec
 import tokenizers
 
 from paraserve.tokenizers.base import CheckpointError
@@ -136,22 +135,12 @@ class TiktokenTokenizer(RankTokenizer):
         Raises:
             CheckpointError: the file is no rank file, or its ids have holes.
         """
+        if not config:
+            raise CheckpointError(f"there is no tokenizer_config.json beside {path}, to name its special tokens")
         ranks = _read_ranks(path)
         added = _added_tokens(len(ranks), config)
         table = TokenTable.from_bytes({rank: piece for piece, rank in ranks.items()}, added)
         super().__init__(table, rank_encoder(path, ranks, table.added_tokens), special_tokens(config))
-
-    @classmethod
-    def from_directory(cls, directory: Path) -> TiktokenTokenizer:
-        """From a checkpoint's directory. Raises `CheckpointError`."""
-        config_path = directory / "tokenizer_config.json"
-        try:
-            config = msgspec.json.decode(config_path.read_bytes())
-        except (OSError, msgspec.DecodeError) as error:
-            raise CheckpointError(
-                f"cannot read {config_path}, which names the special tokens of tiktoken.model: {error}"
-            ) from error
-        return cls(directory / "tiktoken.model", config)
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Moonshot's tokenizer adds no token around text: ``add_special_tokens`` changes nothing."""
