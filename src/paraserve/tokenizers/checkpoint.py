@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from paraserve.tokenizers.base import CheckpointError, Tokenizer
 from paraserve.tokenizers.gguf import GgufModel, gguf_model, gguf_tokenizer
-from paraserve.tokenizers.huggingface import HuggingFaceTokenizer, special_tokens
+from paraserve.tokenizers.huggingface import HuggingFaceTokenizer, read_object, special_tokens
 from paraserve.tokenizers.sentencepiece import SentencePieceTokenizer
 from paraserve.tokenizers.sentencepiece_files import model_file
 from paraserve.tokenizers.tekken import TekkenTokenizer
@@ -78,7 +76,7 @@ def load_checkpoint(
         raise CheckpointError(f"there is no tokenizer at {source}: --tokenizer-path takes a directory or a .gguf file")
     gguf = {path: gguf_model(path) for path in {model_path, source} if path.is_file()}
     model = _read_model(model_path, gguf.get(model_path))
-    config = {} if source.is_file() else _read_json(source / _TOKENIZER_CONFIG)
+    config = {} if source.is_file() else read_object(source / _TOKENIZER_CONFIG)
     tokenizer, specials = _read_tokenizer(source, config, gguf.get(source))
     sources = _read_templates(source, gguf.get(source)) or _read_templates(model_path, gguf.get(model_path))
     return Checkpoint(
@@ -106,8 +104,8 @@ class _ModelFiles:
 def _read_model(path: Path, model: GgufModel | None) -> _ModelFiles:
     if model is not None:
         return _ModelFiles(model.context_length, model.eos_token_ids)
-    config = _read_json(path / "config.json")
-    generation = _read_json(path / "generation_config.json")
+    config = read_object(path / "config.json")
+    generation = read_object(path / "generation_config.json")
     return _ModelFiles(context_length_of(config), _eos_ids(config) | _eos_ids(generation), generation)
 
 
@@ -140,7 +138,7 @@ def _read_templates(path: Path, gguf: GgufModel | None) -> dict[str, str]:
     if gguf is not None:
         return dict(gguf.chat_templates)
     templates: dict[str, str] = {}
-    declared = _read_json(path / _TOKENIZER_CONFIG).get("chat_template")
+    declared = read_object(path / _TOKENIZER_CONFIG).get("chat_template")
     if isinstance(declared, str):
         templates[DEFAULT_TEMPLATE] = declared
     elif isinstance(declared, list):
@@ -153,7 +151,7 @@ def _read_templates(path: Path, gguf: GgufModel | None) -> dict[str, str]:
         templates[DEFAULT_TEMPLATE] = _read_text(path / "chat_template.jinja")
     elif (path / "chat_template.json").is_file():
         # The layout of processors of 2024: one key.
-        templates[DEFAULT_TEMPLATE] = str(_read_json(path / "chat_template.json").get("chat_template", ""))
+        templates[DEFAULT_TEMPLATE] = str(read_object(path / "chat_template.json").get("chat_template", ""))
     return templates
 
 
@@ -208,19 +206,6 @@ def _eos_ids(config: Mapping[str, Any]) -> frozenset[int]:
         value = config["text_config"].get("eos_token_id")
     values = value if isinstance(value, list) else [value]
     return frozenset(number for number in values if isinstance(number, int))
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """An object, empty where there is no such file."""
-    if not path.is_file():
-        return {}
-    try:
-        document = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
-        raise CheckpointError(f"cannot read {path}: {error}") from error
-    if not isinstance(document, dict):
-        raise CheckpointError(f"cannot read {path}: it is no JSON object")
-    return document
 
 
 def _read_text(path: Path) -> str:

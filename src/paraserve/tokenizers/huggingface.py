@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import fastokens  # type: ignore[import-untyped]
@@ -121,6 +122,19 @@ class HuggingFaceTokenizer(TableTokenizer):
         if eos is not None and self._add_eos is True and ids[-1:] != [eos]:
             ids = [*ids, eos]
         return ids
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A file's JSON object, empty where there is no such file."""
+    if not path.is_file():
+        return {}
+    try:
+        document = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from error
+    if not isinstance(document, dict):
+        raise CheckpointError(f"cannot read {path}: it is no JSON object")
+    return document
 
 
 def token_text(value: Any) -> str | None:

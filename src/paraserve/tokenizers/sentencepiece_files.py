@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from paraserve.tokenizers.base import CheckpointError
-from paraserve.tokenizers.huggingface import SPECIAL_TOKEN_NAMES, token_text
+from paraserve.tokenizers.huggingface import SPECIAL_TOKEN_NAMES, read_object, token_text
 from paraserve.tokenizers.sentencepiece_merges import (
     BYTE,
     CONTROL,
@@ -76,11 +74,11 @@ def model_file(directory: Path) -> Path | None:
 def read_files(path: Path) -> SentencePieceFiles:
     """The model at ``path``, and the tokenizer's configuration beside it. Raises `CheckpointError`."""
     model = _read_model(path)
-    config = _read_object(path.parent / "tokenizer_config.json")
+    config = read_object(path.parent / "tokenizer_config.json")
     _check_class(path, config)
     _check_prefix(path, config, model)
     if "added_tokens_decoder" not in config:
-        config |= _read_object(path.parent / "special_tokens_map.json")
+        config |= read_object(path.parent / "special_tokens_map.json")
     named = _named_tokens(config, model)
     matched = _matched_tokens(path, config, model, named)
     return SentencePieceFiles(
@@ -118,15 +116,6 @@ def _read_model(path: Path) -> Any:
 
 
 _INSTEAD = "give a directory that has a tokenizer.json with --tokenizer-path"
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except (OSError, msgspec.DecodeError) as error:
-        raise CheckpointError(f"cannot read {path}: {error}") from error
 
 
 def _check_class(path: Path, config: Mapping[str, Any]) -> None:
@@ -195,7 +184,7 @@ def _stated_tokens(path: Path, config: Mapping[str, Any]) -> Iterator[MatchedTok
                 flags = (_flag(token, name) for name in FLAGS)
                 yield MatchedToken(int(number), token["content"], bool(token.get("special")), *flags)
         else:
-            for text, number in _read_object(path.parent / "added_tokens.json").items():
+            for text, number in read_object(path.parent / "added_tokens.json").items():
                 yield MatchedToken(int(number), text, False)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"the added tokens beside {path} are of no known form: {error!r}") from error
