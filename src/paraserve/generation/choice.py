@@ -47,6 +47,10 @@ class RawText:
         return []
 
 
+TextParser = ReplyParser | RawText
+"""What a choice reads its text with."""
+
+
 class Choice:
     """Args:
     index: the choice's number in the response.
@@ -64,7 +68,7 @@ class Choice:
         index: int,
         *,
         detokenizer: Detokenizer,
-        parser: ReplyParser | RawText,
+        parser: TextParser,
         end_ids: Collection[int],
         max_tokens: int,
         stop: Sequence[str] = (),

@@ -116,6 +116,10 @@ def _read_tokenizer(path: Path, config: Mapping[str, Any], gguf: GgufModel | Non
     if (file := path / "tokenizer.json").is_file():
         tokenizer: Tokenizer = HuggingFaceTokenizer(_read_text(file), config, source=str(file))
     elif (path / "tiktoken.model").is_file():
+        if not config:
+            raise CheckpointError(
+                f"there is no {path / _TOKENIZER_CONFIG}, to name the special tokens of tiktoken.model"
+            )
         tokenizer = TiktokenTokenizer(path / "tiktoken.model", config)
     elif (path / "tekken.json").is_file():
         tokenizer = TekkenTokenizer(path / "tekken.json")

@@ -135,8 +135,6 @@ class TiktokenTokenizer(RankTokenizer):
         Raises:
             CheckpointError: the file is no rank file, or its ids have holes.
         """
-        if not config:
-            raise CheckpointError(f"there is no tokenizer_config.json beside {path}, to name its special tokens")
         ranks = _read_ranks(path)
         added = _added_tokens(len(ranks), config)
         table = TokenTable.from_bytes({rank: piece for piece, rank in ranks.items()}, added)
