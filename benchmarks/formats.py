@@ -15,9 +15,9 @@ from datetime import date
 
 from paraserve.formats.families import FORMATS
 from paraserve.formats.reading.parser import OutputParser
-from paraserve.formats.render import Call, render
 from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart, ToolSpec
+from tests.formats.render import Call, render
 
 COUNTS = (1_000, 10_000, 100_000)
 RUNS = 3

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from paraserve.formats.registry import get_format
-from paraserve.formats.render import Call, render
 from paraserve.formats.types import ReplyStart
 from paraserve.tokenizers.base import Tokenizer
+from tests.formats.render import Call, render
 
 Kind = Literal["text", "reasoning", "call", "calls"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal
 
-TextEnd = Literal["stop", "length", "abort"]
+FinishReason = Literal["stop", "length", "abort"]
 """Why the text ended: the model's own end (or a stop string), the token limit, or somebody broke it off."""
 
 

@@ -128,17 +128,13 @@ class ErrorCode(StrEnum):
     OVERLOADED = (
         "overloaded",
         503,
-        "as many requests generate as may, and the queue is full or the wait in it was too long",
+        "as many requests generate as may, and the queue is full or the wait in it was too long; or the server has no "
+        "open file left for the request",
         "try again after `Retry-After`",
     )
     ENGINE_OVERLOADED = "engine_overloaded", (429, 503), "the engine has no room", "try again after `Retry-After`"
     ENGINE_UNREACHABLE = "engine_unreachable", 503, "the engine cannot be reached", "try again after `Retry-After`"
-    ENGINE_UNHEALTHY = (
-        "engine_unhealthy",
-        503,
-        "the engine gives no token, or one that the server started has died",
-        "look at the engine",
-    )
+    ENGINE_UNHEALTHY = "engine_unhealthy", 503, "the engine gives no token (`/health_generate`)", "look at the engine"
     SERVER_STOPPING = (
         "server_stopping",
         503,

@@ -30,3 +30,6 @@ class ConnectionLimits:
 Phase = Literal["head", "body_silence", "idle", "refused"]
 """What a client is waited for, by the name of its limit: the rest of a head, more of a body, the next request, the end
 of what is not wanted."""
+
+LAST = ConnectionLimits(head=2.0, body_silence=2.0, slow_client=2.0, refused=0.5)
+"""For a connection that has one of the process's last descriptors."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import Context
 from typing import Any
 
@@ -24,7 +24,7 @@ from paraserve.api.direct_body import extension
 from paraserve.api.errors import encode_error
 from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError
-from paraserve.serving.connection_limits import ConnectionLimits, Phase
+from paraserve.serving.connection_limits import LAST, ConnectionLimits, Phase
 from paraserve.serving.exchange import STATUS_LINES, Exchange
 from paraserve.serving.outbox import Outbox
 from paraserve.serving.request_head import (
@@ -33,6 +33,7 @@ from paraserve.serving.request_head import (
     check_head,
     head_too_large,
     no_http,
+    no_room,
     scope_of,
 )
 
@@ -88,6 +89,11 @@ class HTTPConnection(asyncio.Protocol):
         self._phase: Phase | None = None
         self._clock: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
+        self._on_end: Callable[[], None] | None = None
+
+    def serve_last(self, on_end: Callable[[], None]) -> None:
+        """`Accepted`."""
+        self.limits, self._on_end = LAST, on_end
 
     # asyncio's callbacks
 
@@ -110,6 +116,8 @@ class HTTPConnection(asyncio.Protocol):
         for exchange in self._exchanges:
             exchange.leave()
         self._writable.set()
+        if self._on_end is not None:
+            self._loop.call_soon(self._on_end)  # when the descriptor is free
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
@@ -188,11 +196,13 @@ class HTTPConnection(asyncio.Protocol):
             return  # it comes again, without the offer
         check_head(method, self._url, version, self._headers)
         scope = scope_of(method, self._url, version, self._headers, self._addresses)
+        if self._on_end is not None and scope["path"].rpartition("/")[2] != "health":
+            raise no_room()
         scope["state"] = self._app_state.copy()
         exchange = Exchange(
             self,
             scope,
-            keep_alive=version == "1.1" and self._parser.should_keep_alive(),
+            keep_alive=version == "1.1" and self._parser.should_keep_alive() and self._on_end is None,
             awaits_continue=awaits_continue(version, self._headers),
         )
         scope["extensions"] = extension(exchange)
@@ -260,8 +270,9 @@ class HTTPConnection(asyncio.Protocol):
 
     def _answer_refusal(self, error: RequestError) -> None:
         body = encode_error(error)
-        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-        self.write(STATUS_LINES[error.status] + head + body)
+        lines = [b"content-type: application/json", b"content-length: %d" % len(body), b"connection: close"]
+        lines += [f"{name}: {value}".encode() for name, value in error.headers.items()]
+        self.write(STATUS_LINES[error.status] + b"\r\n".join([*lines, b"", body]))
         self._end(arrived=False)
 
     def _end(self, *, arrived: bool) -> None:
@@ -289,6 +300,13 @@ class HTTPConnection(asyncio.Protocol):
             self._exchanges[0].keep_alive = False
         else:
             self.close()
+
+    def close_if_idle(self) -> bool:
+        """Others need its descriptor. Returns whether it is closed."""
+        idle = self._phase == "idle" and not self.transport.is_closing()
+        if idle:
+            self.close()
+        return idle
 
     # What a client is waited for, and how long
 

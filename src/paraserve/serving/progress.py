@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import uvloop
 
 from paraserve.observability.logs import FIELDS, configure_logging
+from paraserve.serving.open_files import raise_limit
 from paraserve.settings import ServerSettings
 from paraserve.start_error import StartError
 
@@ -56,6 +57,7 @@ def run_until_stopped(settings: ServerSettings, main: Callable[[Progress], Corou
     """Run ``main`` in an event loop, with log and progress on standard error. Returns the exit code of the process."""
     as_json = configure_logging(settings, sys.stderr)
     progress = Progress(sys.stderr, as_json=as_json)
+    raise_limit()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(main(progress))

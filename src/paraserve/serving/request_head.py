@@ -14,7 +14,7 @@ import httptools
 from starlette.types import Scope
 
 from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RequestError
+from paraserve.protocol.errors import RETRY_AFTER_SECONDS, RequestError
 
 MAX_HEAD_BYTES = 64 << 10
 """Request line and headers together, as most servers and proxies have it; and what may stand between two pieces of a
@@ -79,4 +79,13 @@ def head_too_large() -> RequestError:
         f"The request's head is larger than {MAX_HEAD_BYTES} bytes or {MAX_HEADERS} headers.",
         status=431,
         code=ErrorCode.HEAD_TOO_LARGE,
+    )
+
+
+def no_room() -> RequestError:
+    return RequestError(
+        "The server has no room for another connection.",
+        status=503,
+        code=ErrorCode.OVERLOADED,
+        headers={"retry-after": str(RETRY_AFTER_SECONDS)},
     )

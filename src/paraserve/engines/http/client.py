@@ -10,7 +10,9 @@ aiohttp was chosen over httpx for a third of the CPU time an event (``benchmarks
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -32,6 +34,8 @@ _HOP_HEADERS = frozenset(
 """Never taken from a client: they are this hop's own."""
 
 _MAX_ERROR_BODY = 64 << 10
+_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
+_LOG_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,7 @@ class EngineHTTP:
             self._headers["authorization"] = aiohttp.encode_basic_auth(unquote(name), unquote(password))
         self._pooled: aiohttp.ClientSession | None = None
         self._fresh: aiohttp.ClientSession | None = None
+        self._told_shortage = float("-inf")
 
     async def open(self) -> None:
         """Make the pool; does not connect."""
@@ -163,7 +168,8 @@ class EngineHTTP:
         try:
             return HTTPStream(await self._send("POST", path, data=body, headers=sent, timeout=timeout))
         except EngineError as error:
-            logger.warning("%s%s: %r", self.base_url, path, error.__cause__ or error)
+            if error.code != ErrorCode.OVERLOADED:
+                logger.warning("%s%s: %r", self.base_url, path, error.__cause__ or error)
             raise
 
     def _connector(self, *, reuse: bool) -> aiohttp.BaseConnector:
@@ -212,11 +218,24 @@ class EngineHTTP:
             logger.debug("a pooled connection was stale: sending once more on a fresh one")
             return await self._fresh.request(method, self.base_url + path, allow_redirects=False, **options)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            if error.errno in _NO_DESCRIPTOR:
+                self._tell_shortage()
+                raise no_descriptor() from error
             raise unreachable() from error
         except TimeoutError as error:
             raise silent() from error
         except (aiohttp.ClientError, OSError) as error:
             raise broken() from error
+
+    def _tell_shortage(self) -> None:
+        now = time.monotonic()
+        if now - self._told_shortage >= _LOG_SECONDS:
+            self._told_shortage = now
+            logger.error(
+                "no open file is left for a connection to the engine at %s: requests get 503; raise the limit "
+                "(ulimit -n, LimitNOFILE=)",
+                self.base_url,
+            )
 
 
 def _of_client(headers: Mapping[str, str]) -> dict[str, str]:
@@ -234,17 +253,22 @@ def _without_user(url: str) -> tuple[str, str]:
 
 def unreachable() -> EngineError:
     """No connection: nothing of the request has run."""
-    return EngineError(503, ErrorCode.ENGINE_UNREACHABLE, "The engine cannot be reached.")
+    return EngineError(503, "engine_unreachable", "The engine cannot be reached.")
+
+
+def no_descriptor() -> EngineError:
+    """It is we who have no room for a connection: no fault of the engine's, and nothing of the request has run."""
+    return EngineError(503, ErrorCode.OVERLOADED, "The server has no room for another connection.")
 
 
 def silent() -> EngineError:
     """The engine has sent nothing for longer than the idle timeout."""
-    return EngineError(504, ErrorCode.ENGINE_TIMEOUT, "The engine did not answer in time.")
+    return EngineError(504, "engine_timeout", "The engine did not answer in time.")
 
 
 def broken() -> EngineError:
     """The connection ended before the answer did."""
-    return EngineError(502, ErrorCode.ENGINE_DISCONNECTED, "The engine broke the reply off.")
+    return EngineError(502, "engine_disconnected", "The engine broke the reply off.")
 
 
 async def _mark_reused(_session: aiohttp.ClientSession, context: Any, _params: object) -> None:

@@ -28,11 +28,15 @@ from paraserve.engines.base import (
 from paraserve.engines.http.client import EngineHTTP, HTTPStream, HTTPTimeouts
 from paraserve.engines.http.refusals import engine_message, refusal
 from paraserve.engines.http.sse import SSEOverflow, SSEReader
+from paraserve.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
 
 DONE = b"[DONE]"
 """The payload that ends a stream."""
+
+NEVER_SENT = frozenset({ErrorCode.ENGINE_UNREACHABLE, ErrorCode.OVERLOADED})
+"""Codes of requests that were not delivered."""
 
 _AFTER_FINISH = 2.0
 """Seconds to wait for the usage that follows a finish."""
@@ -68,11 +72,6 @@ class EventDecoder(Protocol):
     @property
     def ended(self) -> bool:
         """Whether the last chunk has been given out."""
-        ...
-
-    @property
-    def cut(self) -> bool:
-        """Whether it ended the reply by itself, while the engine goes on."""
         ...
 
     def decode(self, payload: bytes) -> EngineChunk | None:
@@ -156,7 +155,7 @@ class RemoteEngine(ABC):
             try:
                 stream = await asyncio.shield(opening)
             except EngineError as error:
-                settled = error.code == "engine_unreachable"
+                settled = error.code in NEVER_SENT
                 raise
             if stream.status != 200:
                 raise self.refused(stream.status, engine_message(await stream.body()), request)
@@ -164,10 +163,10 @@ class RemoteEngine(ABC):
             while not decoder.ended:
                 for event in await self._events(stream, reader, decoder.finish_held):
                     chunk = decoder.decode(event)
-                    settled = decoder.ended and not decoder.cut
+                    settled = decoder.ended
                     if chunk is not None:
                         yield chunk
-                    if decoder.ended:
+                    if settled:
                         break
         finally:
             name = decoder.name or self.name(request)
@@ -243,28 +242,10 @@ def check_request(request: EngineRequest, info: EngineInfo) -> None:
         raise EngineError(
             400, "unsupported_parameter", "The engine gives no log probabilities of the prompt.", param="echo"
         )
-    if request.sampling.min_tokens and not info.min_tokens:
-        message = "The engine cannot hold end tokens back: it runs without a tokenizer."
-        raise EngineError(400, "unsupported_parameter", message, param="min_tokens")
     for item in request.media:
         if item.kind not in info.media:
             raise EngineError(400, "unsupported_parameter", f"The model takes no {item.kind} input.", param="messages")
-    check_lengths(request, info)
     check_constraint(request, info)
-
-
-def check_lengths(request: EngineRequest, info: EngineInfo) -> None:
-    """Engines cut what is too long without a word, or do not survive it."""
-    prompt, reply = len(request.token_ids), request.sampling.max_tokens
-    if info.max_prompt_tokens is not None and prompt > info.max_prompt_tokens:
-        message = f"The prompt of {prompt} tokens is longer than the {info.max_prompt_tokens} that the engine takes."
-        raise EngineError(400, "context_length_exceeded", message, param="prompt")
-    if prompt + reply > info.context_length:
-        message = (
-            f"The prompt of {prompt} tokens and a reply of {reply} are more than the context of {info.context_length} "
-            "tokens."
-        )
-        raise EngineError(400, "context_length_exceeded", message, param="max_tokens")
 
 
 def check_constraint(request: EngineRequest, info: EngineInfo) -> None:

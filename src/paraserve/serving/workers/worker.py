@@ -17,7 +17,6 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import cast
 
 import uvloop
 from prometheus_client import values
@@ -27,19 +26,17 @@ from starlette.types import ASGIApp
 from paraserve.admission import AdmissionLimits
 from paraserve.api.app import create_app
 from paraserve.deploy import deploy
-from paraserve.engines.base import Availability
 from paraserve.engines.child import EngineAddress
 from paraserve.observability.event_loop import count_while_running, watch_event_loop
 from paraserve.observability.logs import configure_logging
-from paraserve.serving.http_protocol import HTTPConnection
+from paraserve.serving.open_files import Listener
 from paraserve.serving.progress import START_FAILED
-from paraserve.serving.server import HTTPServer, background, check_access_files, ready_facts, when_deployed
+from paraserve.serving.server import HTTPServer, background, check_access_files, ready_facts
 from paraserve.serving.tls import Certificate
 from paraserve.serving.workers.channel import (
     Adopt,
     Channel,
     Closing,
-    EngineAway,
     EngineReady,
     Failed,
     Job,
@@ -107,7 +104,6 @@ class Worker:
         self._engine: asyncio.Future[EngineAddress] = asyncio.get_running_loop().create_future()
         self._admission = SharedAdmission(channel.send) if AdmissionLimits.of(job.settings).any else None
         self._server: WorkerServer | None = None
-        self._availability = Availability()
 
     async def serve(self) -> int:
         """Until a signal. Returns the exit code."""
@@ -118,16 +114,13 @@ class Worker:
         try:
             certificate = check_access_files(settings)
             ours = partial(asyncio.wait_for, self._engine, None) if self._job.shares_engine else None
-            deploying = deploy(settings, self._step, ours)
-            deployment = await when_deployed(deploying, settings, certificate, self._slots[self._job.slot])
-            if deployment is None:
-                return 0
+            deployment = await deploy(settings, self._step, ours)
         except StartError as error:
             self._channel.send(Failed(str(error)))
             return START_FAILED
         finally:
             logging.root.setLevel(level)
-        deployment = dataclasses.replace(deployment, created=self._job.created, availability=self._availability)
+        deployment = dataclasses.replace(deployment, created=self._job.created)
         try:
             app = create_app(deployment, self._admission)
             await self._run(app, certificate, lambda: self._channel.send(Ready(ready_facts(deployment))))
@@ -152,16 +145,12 @@ class Worker:
         """Do as the supervisor says, until it is gone."""
         async for line in lines:
             match read_by_worker(line):
-                case EngineReady(engine):
-                    self._availability.away = ""
-                    if not self._engine.done():
-                        self._engine.set_result(engine)
-                case EngineAway(reason):
-                    self._availability.away = reason
+                case EngineReady(engine) if not self._engine.done():
+                    self._engine.set_result(engine)
                 case Placed() | Refused() as answer if self._admission is not None:
                     self._admission.answer(answer)
                 case Adopt(slot) if self._server is not None:
-                    await self._server.adopt(slot)
+                    self._server.adopt(slot)
                 case Release(slot) if self._server is not None:
                     self._server.release(slot)
 
@@ -186,36 +175,25 @@ class WorkerServer(HTTPServer):
         super().__init__(app, settings, certificate, on_listening)
         self._on_closing = on_closing
         self._slots = slots
-        self._adopted: dict[int, asyncio.Server] = {}
+        self._adopted: dict[int, Listener] = {}
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Those of the other slots too: as long as anybody holds one, clients could still connect to it."""
         self._on_closing()
         await super().shutdown(self._slots)
 
-    async def adopt(self, slot: int) -> None:
+    def adopt(self, slot: int) -> None:
         """Called while this server listens."""
         if self.should_exit or slot in self._adopted:
             return
-        server = await asyncio.get_running_loop().create_server(
-            self._connection, sock=self._slots[slot].dup(), ssl=self.config.ssl, backlog=self.config.backlog
-        )
-        self._adopted[slot] = server
-        self.servers.append(server)  # closed with the others
-        if self.should_exit:
-            server.close()
+        self._adopted[slot] = self.accept_from(self._slots[slot].dup())
 
     def release(self, slot: int) -> None:
         """What it has accepted stays."""
         server = self._adopted.pop(slot, None)
         if server is not None:
             server.close()
-            self.servers.remove(server)
-
-    def _connection(self) -> asyncio.Protocol:
-        """As uvicorn makes one."""
-        protocol = cast(type[HTTPConnection], self.config.http_protocol_class)
-        return protocol(self.config, self.server_state, self.lifespan.state)
+            self.servers.remove(server)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":
