@@ -12,7 +12,7 @@ import json
 import logging
 import urllib.parse
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from paraserve.observability.logs import FIELDS, configure_logging
 from paraserve.observability.tracing import Tracing
 from paraserve.settings import ServerSettings
 from tests.api.wire import CHAT, COMPLETIONS, USER
+from tests.pairwise import pairwise
 from tests.toy import deployment, engine, reply
 
 GIVEN = "given-correct/horse+battery=="
@@ -38,10 +39,20 @@ GUESS = "guessed-wrong-horse.battery"
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 STRAY = "sk-proj-0123456789abcdefghij"
 """A key of another service, presented nowhere."""
-KEYS = pytest.mark.parametrize("key", [GIVEN, FILED, GUESS], ids=["given", "filed", "wrong"])
-DETAILS = pytest.mark.parametrize("detail", ["parameters", "bodies"])
-BODIES_SHOWN = pytest.mark.parametrize("detail", ["bodies"])
-FORMS = pytest.mark.parametrize("form", ["json", "text"])
+KEYS = {"given": GIVEN, "filed": FILED, "wrong": GUESS}
+DETAILS = ("parameters", "bodies")
+FORMS = ("json", "text")
+
+
+def cases(**axes: Iterable[Any]) -> pytest.MarkDecorator:
+    """Pairs of what is varied: no line of code looks at three of these at once. Keys go by their names."""
+    rows = pairwise(*axes.values())
+    return pytest.mark.parametrize(tuple(axes), rows)
+
+
+@pytest.fixture
+def key(whose: str) -> str:
+    return KEYS[whose]
 
 
 class Watched:
@@ -116,10 +127,7 @@ HEADERS = {
 }
 
 
-@KEYS
-@FORMS
-@BODIES_SHOWN
-@pytest.mark.parametrize("where", HEADERS)
+@cases(where=HEADERS, whose=KEYS, form=FORMS, detail=["bodies"])
 async def test_no_header_shows_a_key(watched: Watched, key: str, where: str) -> None:
     body = json.dumps({"messages": USER}).encode()
     for path in (CHAT, "/v1/nothing"):
@@ -162,28 +170,21 @@ BODIES = {
 }
 
 
-@KEYS
-@FORMS
-@DETAILS
-@pytest.mark.parametrize("where", BODIES)
+@cases(where=BODIES, whose=KEYS, form=FORMS, detail=DETAILS)
 async def test_no_body_shows_the_key_that_is_presented_with_it(watched: Watched, key: str, where: str) -> None:
     for path in (CHAT, COMPLETIONS):
         await watched.send(path, bearer(key), content=BODIES[where](key))
     assert not found(key, await watched.everything())
 
 
-@FORMS
-@DETAILS
-@pytest.mark.parametrize("where", BODIES)
+@cases(where=BODIES, form=FORMS, detail=DETAILS)
 async def test_no_body_shows_a_key_in_force_that_another_client_presents(watched: Watched, where: str) -> None:
     for key, other in ((GIVEN, FILED), (FILED, GIVEN)):
         await watched.send(CHAT, bearer(other), content=BODIES[where](key))
         assert not found(key, await watched.everything())
 
 
-@FORMS
-@DETAILS
-@pytest.mark.parametrize("where", BODIES)
+@cases(where=BODIES, form=FORMS, detail=DETAILS)
 async def test_no_body_shows_what_looks_like_a_key(watched: Watched, where: str) -> None:
     await watched.send(CHAT, bearer(GIVEN), content=BODIES[where](STRAY))
     assert not found(STRAY, await watched.everything())
@@ -202,21 +203,14 @@ PLACES = {
 }
 
 
-@KEYS
-@FORMS
-@BODIES_SHOWN
-@pytest.mark.parametrize("method", ["GET", "POST"])
-@pytest.mark.parametrize("where", PLACES)
+@cases(where=PLACES, whose=KEYS, method=["GET", "POST"], form=FORMS, detail=["bodies"])
 async def test_no_address_and_no_other_header_shows_a_key(watched: Watched, key: str, where: str, method: str) -> None:
     path, headers = PLACES[where](key)
     await watched.send(path, {**bearer(key), **headers}, content=_chat(), method=method)
     assert not found(key, await watched.everything())
 
 
-@KEYS
-@FORMS
-@BODIES_SHOWN
-@pytest.mark.parametrize("shown", range(1, 40, 3))
+@cases(shown=range(1, 40, 3), whose=KEYS, form=FORMS, detail=["bodies"])
 async def test_a_body_and_a_reply_that_are_cut_within_a_key_show_no_part_of_it(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -243,9 +237,7 @@ class Carried(Exception):
     """A failure that nobody foresaw, with what the client sent in its text."""
 
 
-@KEYS
-@FORMS
-@pytest.mark.parametrize("detail", ["metadata"])
+@cases(whose=KEYS, form=FORMS, detail=["metadata"])
 async def test_no_failure_shows_a_key_in_its_text_or_in_its_causes(
     watched: Watched, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
@@ -268,10 +260,7 @@ async def test_no_failure_shows_a_key_in_its_text_or_in_its_causes(
     assert not found(key, shown)
 
 
-@KEYS
-@FORMS
-@BODIES_SHOWN
-@pytest.mark.parametrize("after", [0, 2])
+@cases(after=[0, 2], whose=KEYS, form=FORMS, detail=["bodies"])
 async def test_no_refusal_of_the_engine_shows_a_key(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -290,7 +279,7 @@ async def test_no_refusal_of_the_engine_shows_a_key(
     assert not found(key, await watched.everything())
 
 
-@FORMS
+@cases(form=FORMS)
 def test_the_servers_own_keys_are_on_no_line_of_the_start(form: str, logging_as_before: None) -> None:
     stream = io.StringIO()
     configure_logging(ServerSettings(api_key=(GIVEN,), engine_api_key=FILED, log_format=form), stream)
@@ -299,8 +288,7 @@ def test_the_servers_own_keys_are_on_no_line_of_the_start(form: str, logging_as_
     assert not found(FILED, stream.getvalue())
 
 
-@FORMS
-@pytest.mark.parametrize("detail", ["metadata"])
+@cases(form=FORMS, detail=["metadata"])
 async def test_what_a_client_presents_cannot_change_the_words_of_a_line(watched: Watched, form: str) -> None:
     for words in ('"request"', "paraserve.requests", "/v1/chat/completions", '","event":"', "endpoint", "status=401"):
         await watched.send(CHAT, bearer(words), content=_chat())

@@ -17,12 +17,14 @@ from paraserve.formats.types import ToolSpec
 from paraserve.grammar import GrammarError, GrammarTarget, response_format_constraint, tool_call_constraint
 from tests.formats.formats_kit import steps_of
 from tests.grammar.grammar_kit import Vocabulary
+from tests.pairwise import pairwise
 
 BY_NAME = {format.name: format for format in FORMATS}
 HERMES = BY_NAME["hermes"]
 SPELLED = [BY_NAME[name] for name in ("hermes", "glm45", "deepseek_v32", "pythonic", "minimax_m3", "gemma4")]
 DEEP = [BY_NAME[name] for name in ("hermes", "glm45", "deepseek_v32", "pythonic", "gemma4")]
 TARGETS: tuple[GrammarTarget, ...] = ("lark", "structural_tag")
+WAYS = pairwise(SPELLED, (False, True), TARGETS, (False, True))
 VOCABULARY = Vocabulary(HERMES, marker_tokens=True)
 MOST_STEPS = 10_000_000
 """Function calls, of Python and of C, for one schema and one target."""
@@ -30,13 +32,12 @@ MOST_STEPS = 10_000_000
 
 def only_refuses(schema: Any) -> None:
     """Every way of asking for it ends in a grammar or in a `GrammarError`."""
-    tools = [ToolSpec("f", {"type": "object", "properties": {"x": schema}}, strict=True)]
-    if isinstance(schema, dict):
-        tools.append(ToolSpec("g", schema, strict=True))
-    for lenient, target in product((False, True), TARGETS):
-        for format, tool in product(SPELLED, tools):
-            with suppress(GrammarError):
-                tool_call_constraint(format, [tool], "auto", target=target, lenient=lenient)
+    within = ToolSpec("f", {"type": "object", "properties": {"x": schema}}, strict=True)
+    itself = ToolSpec("g", schema, strict=True) if isinstance(schema, dict) else within
+    for format, whole, target, lenient in WAYS:
+        with suppress(GrammarError):
+            tool_call_constraint(format, [itself if whole else within], "auto", target=target, lenient=lenient)
+    for target, lenient in product(TARGETS, (False, True)):
         with suppress(GrammarError):
             response_format_constraint(HERMES, schema, target=target, lenient=lenient)
 

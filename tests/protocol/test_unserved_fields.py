@@ -8,6 +8,7 @@ import pytest
 
 from paraserve.protocol.unserved import INSTEAD, UnservedFields
 from tests.api.wire import CHAT, COMPLETIONS, post
+from tests.pairwise import diagonal
 from tests.toy import client, deployment, engine
 
 
@@ -15,9 +16,9 @@ def test_every_field_has_a_word_on_what_to_send_instead() -> None:
     assert set(INSTEAD) == set(UnservedFields.__struct_fields__)
 
 
-@pytest.mark.parametrize("name", INSTEAD)
-@pytest.mark.parametrize("value", ["yes", ["a"], {"a": 1}, True])
-@pytest.mark.parametrize("path", [CHAT, COMPLETIONS, f"{CHAT}/render"])
+@pytest.mark.parametrize(
+    ("name", "value", "path"), diagonal(INSTEAD, ["yes", ["a"], {"a": 1}, True], [CHAT, COMPLETIONS, f"{CHAT}/render"])
+)
 async def test_a_field_that_would_constrain_the_reply_is_a_400_that_names_it(name: str, value: Any, path: str) -> None:
     scripted = engine()
     async with client(deployment(scripted)) as http:
@@ -29,9 +30,7 @@ async def test_a_field_that_would_constrain_the_reply_is_a_400_that_names_it(nam
     assert scripted.requests == []
 
 
-@pytest.mark.parametrize("name", INSTEAD)
-@pytest.mark.parametrize("value", [None, False, [], {}, ""])
-@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+@pytest.mark.parametrize(("name", "value", "path"), diagonal(INSTEAD, [None, False, [], {}, ""], [CHAT, COMPLETIONS]))
 async def test_a_value_that_says_nothing_is_none(name: str, value: Any, path: str) -> None:
     async with client(deployment(engine())) as http:
         assert (await post(http, path, **{name: value})).status_code == 200
