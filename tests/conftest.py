@@ -1,7 +1,8 @@
 """What every part of the suite shares: fixtures, and which tests are heavy.
 
-Heavy is what starts real servers, real engines or many processes, and long fuzz: the second stage, `./test --all`. The
-rest is run before every commit.
+Heavy is what starts real servers, real engines or many processes, long fuzz, whole vocabularies of real models, and the
+families of a kind beyond the first (`tests/formats/formats_kit.py`): the second stage, `./test --all`. The rest is run
+before every commit.
 """
 
 import os

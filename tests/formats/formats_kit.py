@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections.abc import Callable, Iterable, Sequence
+import zlib
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import pytest
 
 from paraserve.formats.events import (
     ContentDelta,
@@ -17,6 +20,7 @@ from paraserve.formats.events import (
     ToolCallEnd,
     ToolCallStart,
 )
+from paraserve.formats.families import FORMATS
 from paraserve.formats.output import parser_for
 from paraserve.formats.reading.literals import LiteralReader
 from paraserve.formats.reading.reply_parser import ReplyParser
@@ -48,6 +52,36 @@ SET_RATE = ToolSpec(
     },
 )
 TOOLS = (SAVE_NOTE, LIST_SHELVES, SET_RATE)
+
+
+WITH_CALLS = [format for format in FORMATS if format.calls]
+
+
+def kind_of(format: Format) -> Hashable:
+    """What makes the machine take another way; the rest is which strings it looks for."""
+    styles = [(type(calls.arguments), getattr(calls.arguments, "style", "")) for calls in format.calls]
+    frames = [(calls.section_open != "", calls.bare) for calls in format.calls]
+    return *styles, *frames, format.reasoning is None, format.channels is None, format.ids
+
+
+def each(formats: Sequence[Format]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A rule for each of these families. Before a commit it is tried on one of every kind, another one for every rule;
+    the others are heavy."""
+    kinds: dict[Hashable, list[Format]] = {}
+    for format in formats:
+        kinds.setdefault(kind_of(format), []).append(format)
+
+    def rule(test: Callable[..., Any]) -> Callable[..., Any]:
+        turn = zlib.crc32(test.__name__.encode())
+        quick = {alike[turn % len(alike)].name for alike in kinds.values()}
+        cases = [
+            pytest.param(format, id=format.name, marks=() if format.name in quick else pytest.mark.heavy)
+            for format in formats
+        ]
+        marked: Callable[..., Any] = pytest.mark.parametrize("format", cases)(test)
+        return marked
+
+    return rule
 
 
 @dataclass

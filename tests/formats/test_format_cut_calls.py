@@ -13,14 +13,12 @@ from paraserve.formats.output import parser_for
 from paraserve.formats.spec import Elements, Format, JsonEnvelope, JsonObject, Parameters, Text, pieces
 from paraserve.formats.types import FinishReason, ReplyStart, ToolSpec
 from tests.formats.declared_templates import DECLARED
-from tests.formats.formats_kit import TOOLS, parse
+from tests.formats.formats_kit import TOOLS, WITH_CALLS, each, parse
 from tests.formats.golden_replies import CALLS, REPLIES
 from tests.formats.render import Call, render
 
-WITH_CALLS = [format for format in FORMATS if format.calls]
 PASSED_THROUGH = [f for f in WITH_CALLS if isinstance(f.calls[0].arguments, JsonObject | JsonEnvelope)]
 LISTED = [f for f in PASSED_THROUGH if isinstance(f.calls[0].arguments, JsonEnvelope) and "," in f.calls[0].between]
-every_family = pytest.mark.parametrize("format", WITH_CALLS, ids=lambda format: format.name)
 
 
 def ends_of_calls(format: Format, text: str) -> list[int]:
@@ -51,7 +49,7 @@ def opener_end(format: Format, text: str, after: int, name: str) -> int:
     return min(ends, default=brace + 1 if brace >= 0 else begin + 1)
 
 
-@every_family
+@each(WITH_CALLS)
 @pytest.mark.parametrize("reason", ["length", "abort"])
 def test_a_later_call_that_is_cut_is_open_from_its_opener_to_its_end(format: Format, reason: str) -> None:
     text = REPLIES[format.name]
@@ -78,7 +76,7 @@ def test_a_declared_region_of_calls_that_is_cut_is_an_open_call(name: str) -> No
         assert parser.open_call == (len(folded.calls) < len(whole.calls)), text[:cut]
 
 
-@every_family
+@each(WITH_CALLS)
 def test_a_header_that_the_model_itself_left_open_is_mere_mention(format: Format) -> None:
     text = REPLIES[format.name]
     first, second, *_ = ends_of_calls(format, text)
@@ -88,7 +86,7 @@ def test_a_header_that_the_model_itself_left_open_is_mere_mention(format: Format
     assert second > begin
 
 
-@every_family
+@each(WITH_CALLS)
 def test_a_later_call_that_may_not_be_made_is_never_open(format: Format) -> None:
     text = REPLIES[format.name]
     first, second, *_ = ends_of_calls(format, text)
@@ -116,7 +114,7 @@ def without(text: str, *marks: str) -> str:
     return "".join(text.split())
 
 
-@pytest.mark.parametrize("format", PASSED_THROUGH, ids=lambda format: format.name)
+@each(PASSED_THROUGH)
 def test_json_arguments_that_break_are_there_in_every_character(format: Format) -> None:
     """What came before the break is in the deltas of the call, all that follows is content, but for named markers."""
     markers = [marker for marker in format.marker_texts if any(map(str.isalpha, marker))]
@@ -131,7 +129,7 @@ def test_json_arguments_that_break_are_there_in_every_character(format: Format) 
         assert parse(format, list(text), start=ReplyStart.CONTENT)[0].comparable == folded.comparable
 
 
-@every_family
+@each(WITH_CALLS)
 def test_no_word_behind_a_break_is_lost(format: Format) -> None:
     for wrong in BREAKS:
         text = broken_reply(format, f"{wrong} w3w", "title", "stars", "body")
@@ -141,7 +139,7 @@ def test_no_word_behind_a_break_is_lost(format: Format) -> None:
         assert parse(format, list(text), start=ReplyStart.CONTENT)[0].comparable == folded.comparable
 
 
-@pytest.mark.parametrize("format", LISTED, ids=lambda format: format.name)
+@each(LISTED)
 def test_a_call_in_the_list_behind_one_that_broke_is_a_call(format: Format) -> None:
     ids = "id0000001", "id0000002"
     calls = [Call("save_note", {"stars": 31415}, ids[0]), Call("list_shelves", {}, ids[1])]
@@ -181,7 +179,7 @@ TYPED = ToolSpec(
 )
 
 
-@pytest.mark.parametrize("format", IN_ELEMENTS, ids=lambda format: format.name)
+@each(IN_ELEMENTS)
 @pytest.mark.parametrize("reason", ["length", "abort"])
 def test_what_a_cut_leaves_of_tagged_arguments_is_a_prefix_of_the_whole(format: Format, reason: FinishReason) -> None:
     """No half of a tag in a value, and no value of another type than the whole one has."""

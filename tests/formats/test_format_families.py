@@ -9,12 +9,11 @@ from paraserve.formats.families import FORMATS
 from paraserve.formats.reading.parser import OutputParser
 from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart
-from tests.formats.formats_kit import TOOLS, parse, parse_invariant, random_split
+from tests.formats.formats_kit import TOOLS, WITH_CALLS, each, parse, parse_invariant, random_split
 from tests.formats.golden_replies import CALLS, CONTENT, REASONING, REPLIES
 from tests.formats.render import Call, render
 
 BY_NAME = {format.name: format for format in FORMATS}
-WITH_CALLS = [format for format in FORMATS if format.calls]
 IDS = ("nOtE00001", "sHeLf0002", "rAtE00003")
 every_family = pytest.mark.parametrize("format", WITH_CALLS, ids=lambda format: format.name)
 
@@ -35,14 +34,14 @@ def test_golden_reply_is_exact_in_every_split(format: Format) -> None:
     assert (folded.reasoning, folded.content, folded.plain_calls) == expected(format)
 
 
-@every_family
+@each(WITH_CALLS)
 def test_golden_reply_is_exact_in_random_splits(format: Format) -> None:
     for seed in range(200):
         folded, _ = parse(format, random_split(REPLIES[format.name], seed))
         assert (folded.reasoning, folded.content, folded.plain_calls) == expected(format)
 
 
-@every_family
+@each(WITH_CALLS)
 def test_plain_text_takes_the_short_way_behind_any_text(format: Format) -> None:
     """Speed, said as behaviour: text is known to be plain however the text before it was read."""
     parser = OutputParser(format, tools=TOOLS, start=ReplyStart.CONTENT)
@@ -58,7 +57,7 @@ def test_description_writes_the_golden_reply(format: Format) -> None:
     assert render(format, reasoning=reasoning or None, content=content, calls=made) == REPLIES[format.name]
 
 
-@every_family
+@each(WITH_CALLS)
 def test_reply_after_an_opened_reasoning_block_means_the_same(format: Format) -> None:
     if format.reasoning is None:
         format = BY_NAME["qwen3"]
@@ -69,7 +68,7 @@ def test_reply_after_an_opened_reasoning_block_means_the_same(format: Format) ->
     assert (folded.reasoning, folded.content, folded.plain_calls) == (reasoning, content, calls)
 
 
-@every_family
+@each(WITH_CALLS)
 def test_reply_after_a_closed_reasoning_block_means_the_same(format: Format) -> None:
     _, content, calls = expected(format)
     made = [Call(name, arguments) for name, arguments in calls]
@@ -97,14 +96,14 @@ def test_mistral_keeps_the_id_that_the_model_wrote_before_the_arguments() -> Non
     assert [call.id for call in folded.calls] == list(IDS)
 
 
-@every_family
+@each(WITH_CALLS)
 def test_markup_tokens_are_known_so_that_they_stay_in_the_text(format: Format) -> None:
     for marker in format.marker_texts:
         assert format.needs_token(marker)
     assert not format.needs_token("")
 
 
-@every_family
+@each(WITH_CALLS)
 def test_all_arguments_join_to_the_text_of_one_object(format: Format) -> None:
     folded, _ = parse(format, list(REPLIES[format.name]), tools=TOOLS)
     for call in folded.calls:

@@ -19,13 +19,20 @@ from paraserve.formats.output import parser_for
 from paraserve.formats.registry import get_format
 from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart
-from tests.formats.formats_kit import LIST_SHELVES, SAVE_NOTE, TOOLS, Folded, fold, parse, random_split
+from tests.formats.formats_kit import (
+    LIST_SHELVES,
+    SAVE_NOTE,
+    TOOLS,
+    WITH_CALLS,
+    Folded,
+    each,
+    fold,
+    parse,
+    random_split,
+)
 from tests.formats.golden_replies import REPLIES
 from tests.formats.render import Call, render
 from tests.formats.test_format_fuzz import REASONS, soup
-
-WITH_CALLS = [format for format in FORMATS if format.calls]
-every_family = pytest.mark.parametrize("format", WITH_CALLS, ids=lambda format: format.name)
 
 
 def replies(format: Format) -> list[str]:
@@ -61,7 +68,7 @@ def drops_only_what_the_prompt_holds(before: str, after: str, character: str) ->
     return after == before or character + after == before
 
 
-@every_family
+@each(WITH_CALLS)
 def test_what_is_shown_after_a_prefill_is_the_suffix_of_the_whole(format: Format) -> None:
     for text in [REPLIES[format.name], *replies(format)]:
         whole, _ = parse(format, text)
@@ -78,7 +85,7 @@ def test_what_is_shown_after_a_prefill_is_the_suffix_of_the_whole(format: Format
             assert drops_only_what_the_prompt_holds(before.content, after.content, text[at]), place
 
 
-@every_family
+@each(WITH_CALLS)
 def test_the_rest_after_a_prefill_means_the_same_in_every_split(format: Format) -> None:
     for text in replies(format):
         for at in range(0, len(text) + 1, 3):
@@ -86,7 +93,7 @@ def test_the_rest_after_a_prefill_means_the_same_in_every_split(format: Format) 
             assert shown_after(format, text, at, list(text[at:])).comparable == whole, (text[:at], text[at:])
 
 
-@pytest.mark.parametrize("format", FORMATS, ids=lambda format: format.name)
+@each(FORMATS)
 def test_soup_after_a_prefill_keeps_the_laws(format: Format) -> None:
     chooser = random.Random(f"prefill {format.name}")
     for _ in range(25):
@@ -115,7 +122,7 @@ def test_closing_markup_after_a_prefilled_call_takes_no_text_with_it(prefill: st
         assert parse(get_format("qwen3"), chunks, prefill=prefill)[0].content == content
 
 
-@every_family
+@each(WITH_CALLS)
 def test_a_call_of_the_prefill_does_not_count_as_the_one_that_parallel_calls_allow(format: Format) -> None:
     """Calls of the prefill belong to the conversation before: the first of the reply is its own first."""
     ids = ("nOtE00001", "sHeLf0002") if format.ids == "nine" else ("", "")

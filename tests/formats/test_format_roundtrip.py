@@ -10,15 +10,13 @@ import json
 import os
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from paraserve.formats.families import FORMATS
 from paraserve.formats.reading.tables import compile_format
 from paraserve.formats.spec import Elements, Format, Parameters, QuotedObject, pieces
 from paraserve.formats.types import ReplyStart, ToolSpec
-from tests.formats.formats_kit import TOOLS, parse, random_split
+from tests.formats.formats_kit import TOOLS, WITH_CALLS, each, parse, random_split
 from tests.formats.render import Call, render
 
 EXAMPLES = int(os.environ.get("PARASERVE_FORMAT_EXAMPLES", "40"))
@@ -128,7 +126,7 @@ def prose(format: Format, *, forbidden: list[str]) -> st.SearchStrategy[str]:
     return texts(format).filter(lambda text: bool(text.strip(" \t\r\n")) and not any(m in text for m in forbidden))
 
 
-@pytest.mark.parametrize("format", [f for f in FORMATS if f.calls], ids=lambda format: format.name)
+@each(WITH_CALLS)
 def test_what_is_written_is_read_back(format: Format) -> None:
     channels = format.channels
     frames = [*format.frame_markers, *((*channels.opens, *channels.closes) if channels else ())]

@@ -17,18 +17,13 @@ from paraserve.formats.reading.tables import compile_format
 from paraserve.formats.registry import get_format
 from paraserve.formats.spec import Elements, Format, JsonEnvelope, JsonObject, Keywords, Parameters, QuotedObject
 from paraserve.formats.types import ReplyStart, ToolSpec
-from tests.formats.formats_kit import LIST_SHELVES, SAVE_NOTE, TOOLS, Folded, parse, parse_invariant
+from tests.formats.formats_kit import LIST_SHELVES, SAVE_NOTE, TOOLS, WITH_CALLS, Folded, each, parse, parse_invariant
 from tests.formats.render import Call, render, render_calls
 
-WITH_CALLS = [format for format in FORMATS if format.calls]
 MARKED = [format for format in WITH_CALLS if not format.calls[0].bare]
 THINKING = [format for format in FORMATS if format.reasoning]
 ONE = Call("save_note", {"title": "one"})
 TWO = Call("save_note", {"title": "two"})
-
-
-def each(formats: Sequence[Format]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("format", formats, ids=lambda format: format.name)
 
 
 def having(*kinds: type, of: Sequence[Format] = WITH_CALLS) -> list[Format]:

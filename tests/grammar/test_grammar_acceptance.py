@@ -11,12 +11,11 @@ from paraserve.formats.families import FORMATS
 from paraserve.formats.spec import PLAIN, Format
 from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.grammar import GrammarError, response_format_constraint, tool_call_constraint
+from tests.formats.formats_kit import WITH_CALLS, each
 from tests.formats.render import Call, render
 from tests.grammar.grammar_kit import PING, SEARCH, WEATHER, Vocabulary
 from tests.grammar.grammar_kit import vocabulary as vocabulary_of
 
-WITH_CALLS = [format for format in FORMATS if format.calls]
-families = pytest.mark.parametrize("format", WITH_CALLS, ids=lambda format: format.name)
 TOOLS = (WEATHER, SEARCH, PING)
 SCHEMA = {"type": "object", "properties": {"temp": {"type": "number"}}, "required": ["temp"]}
 
@@ -54,7 +53,7 @@ def grammar_for(format: Format, vocabulary: Vocabulary, choice: str, **options: 
     return grammar
 
 
-@families
+@each(WITH_CALLS)
 @pytest.mark.parametrize("marker_tokens", [False, True], ids=["markers as text", "markers as tokens"])
 @pytest.mark.parametrize("start", list(ReplyStart), ids=lambda start: start.value)
 def test_calls_in_the_family_s_own_spelling_are_accepted(format: Format, marker_tokens: bool, start: ReplyStart):
@@ -68,7 +67,7 @@ def test_calls_in_the_family_s_own_spelling_are_accepted(format: Format, marker_
         assert vocabulary.accepts(grammar, written(format, weather(format), search(format), start=start))
 
 
-@families
+@each(WITH_CALLS)
 def test_values_outside_the_schema_are_refused(format: Format):
     vocabulary = vocabulary_of(format, True)
     grammar = grammar_for(format, vocabulary, "required")
@@ -80,7 +79,7 @@ def test_values_outside_the_schema_are_refused(format: Format):
     assert not vocabulary.accepts(grammar, written(format, call(format, "ping", {"x": 1})))
 
 
-@families
+@each(WITH_CALLS)
 def test_prose_no_call_and_a_cut_call_are_refused_under_required(format: Format):
     vocabulary = vocabulary_of(format, True)
     grammar = grammar_for(format, vocabulary, "required")
@@ -91,7 +90,7 @@ def test_prose_no_call_and_a_cut_call_are_refused_under_required(format: Format)
     assert not vocabulary.accepts(grammar, written(format, call(format, "no_such_tool", {})))
 
 
-@families
+@each(WITH_CALLS)
 def test_a_name_admits_that_tool_only(format: Format):
     vocabulary = vocabulary_of(format, True)
     grammar = grammar_for(format, vocabulary, "search_docs")
@@ -99,7 +98,7 @@ def test_a_name_admits_that_tool_only(format: Format):
     assert not vocabulary.accepts(grammar, written(format, weather(format)))
 
 
-@families
+@each(WITH_CALLS)
 def test_without_parallel_calls_there_is_exactly_one(format: Format):
     vocabulary = vocabulary_of(format, True)
     grammar = grammar_for(format, vocabulary, "required", parallel=False)
@@ -107,7 +106,7 @@ def test_without_parallel_calls_there_is_exactly_one(format: Format):
     assert not vocabulary.accepts(grammar, written(format, search(format), weather(format)))
 
 
-@families
+@each(WITH_CALLS)
 def test_strict_auto_admits_prose_and_whole_calls_and_no_broken_one(format: Format):
     vocabulary = vocabulary_of(format, True)
     tools = (ToolSpec("search_docs", SEARCH.parameters, strict=True), PING)
@@ -118,13 +117,13 @@ def test_strict_auto_admits_prose_and_whole_calls_and_no_broken_one(format: Form
     assert vocabulary.accepts(grammar, prose.removesuffix(format.content_close) if format.channels else prose)
 
 
-@families
+@each(WITH_CALLS)
 def test_auto_without_a_strict_tool_constrains_nothing(format: Format):
     assert tool_call_constraint(format, TOOLS, "auto", target="lark") is None
     assert tool_call_constraint(format, TOOLS, "none", target="structural_tag") is None
 
 
-@pytest.mark.parametrize("format", [f for f in WITH_CALLS if f.reasoning], ids=lambda format: format.name)
+@each([f for f in WITH_CALLS if f.reasoning])
 def test_reasoning_is_free_before_a_json_reply_and_gone_when_it_is_off(format: Format):
     assert format.reasoning is not None
     vocabulary = vocabulary_of(format, True)
@@ -141,7 +140,7 @@ def test_reasoning_is_free_before_a_json_reply_and_gone_when_it_is_off(format: F
     assert not vocabulary.accepts(grammar(ReplyStart.CONTENT), thought)
 
 
-@families
+@each(WITH_CALLS)
 def test_a_json_reply_keeps_the_tools_callable(format: Format):
     vocabulary = vocabulary_of(format, True)
     grammar = response_format_constraint(format, SCHEMA, target="lark", tools=TOOLS, tokens=vocabulary.markers)
@@ -161,7 +160,7 @@ def test_an_unknown_name_and_a_format_without_calls_are_refused_with_their_place
     assert plain.value.path == "tools"
 
 
-@families
+@each(WITH_CALLS)
 def test_a_structural_tag_is_made_of_known_nodes_and_whole_grammars(format: Format):
     strict = tuple(ToolSpec(tool.name, tool.parameters, strict=True) for tool in TOOLS)
     for choice, start in (("required", ReplyStart.HEADER), ("auto", ReplyStart.CONTENT)):
@@ -205,6 +204,7 @@ def check_node(node: dict[str, Any]) -> None:
     [("qwen3", "qwen3"), ("hermes", "qwen3"), ("glm45", "glm-4.5"), ("deepseek_v31", "deepseek-v3.1"),
      ("llama3_json", "llama-3.1"), ("qwen35", "qwen3"), ("gemma4", "llama-3.1")],
 )  # fmt: skip
+@pytest.mark.heavy
 def test_real_vocabularies_spell_the_calls_that_the_grammar_wants(shared_assets: Any, name: str, directory: str):
     from llguidance import LLMatcher, LLTokenizer
     from tokenizers import Tokenizer

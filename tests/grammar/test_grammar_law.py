@@ -21,13 +21,11 @@ from paraserve.formats.families import FORMATS
 from paraserve.formats.spec import Elements, Format
 from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.grammar import GrammarError, response_format_constraint, tool_call_constraint
-from tests.formats.formats_kit import Folded, parse
+from tests.formats.formats_kit import WITH_CALLS, Folded, each, parse
 from tests.grammar.grammar_kit import GET, OPEN_MAPS, PIECES, SEARCH, TOOLS, TREE, WEATHER, Vocabulary, arguments_schema
 from tests.grammar.grammar_kit import vocabulary as vocabulary_of
 
 SAMPLES = int(os.environ.get("PARASERVE_GRAMMAR_SAMPLES", "2"))
-WITH_CALLS = [format for format in FORMATS if format.calls]
-families = pytest.mark.parametrize("format", WITH_CALLS, ids=lambda format: format.name)
 vocabularies = pytest.mark.parametrize("marker_tokens", [False, True], ids=["markers as text", "markers as tokens"])
 STRICT = tuple(ToolSpec(tool.name, tool.parameters, strict=True) for tool in (WEATHER, SEARCH))
 
@@ -48,7 +46,7 @@ def draw(format: Format, grammar: str, vocabulary: Vocabulary, chooser: random.R
     return [text for text in texts if text is not None]
 
 
-@families
+@each(WITH_CALLS)
 @vocabularies
 @pytest.mark.parametrize("tools", [TOOLS, OPEN_MAPS], ids=["closed", "open"])
 def test_required_gives_calls_that_fit_their_schemas_and_nothing_else(
@@ -71,7 +69,7 @@ def test_required_gives_calls_that_fit_their_schemas_and_nothing_else(
             check_calls(folded, tools)
 
 
-@families
+@each(WITH_CALLS)
 @vocabularies
 def test_a_named_tool_without_parallel_calls_gives_exactly_one_call_of_it(format: Format, marker_tokens: bool):
     vocabulary, chooser = vocabulary_of(format, marker_tokens), random.Random(2)
@@ -86,7 +84,7 @@ def test_a_named_tool_without_parallel_calls_gives_exactly_one_call_of_it(format
             check_calls(folded, (TREE,))
 
 
-@families
+@each(WITH_CALLS)
 @vocabularies
 def test_strict_auto_gives_text_in_which_every_call_is_whole(format: Format, marker_tokens: bool):
     tools = (*STRICT, GET)
@@ -109,7 +107,7 @@ SCHEMAS: list[Any] = [
 ]
 
 
-@families
+@each(WITH_CALLS)
 @vocabularies
 def test_a_json_reply_is_content_of_its_schema(format: Format, marker_tokens: bool):
     vocabulary, chooser = vocabulary_of(format, marker_tokens), random.Random(4)
@@ -121,7 +119,7 @@ def test_a_json_reply_is_content_of_its_schema(format: Format, marker_tokens: bo
                 jsonschema.validate(json.loads(folded.content), schema or {"type": "object"})
 
 
-@families
+@each(WITH_CALLS)
 def test_a_json_reply_beside_tools_is_calls_or_content_of_its_schema(format: Format):
     vocabulary, chooser = vocabulary_of(format, True), random.Random(5)
     tools, schema = (*STRICT, GET), SCHEMAS[0]
@@ -142,6 +140,7 @@ def test_a_json_reply_beside_tools_is_calls_or_content_of_its_schema(format: For
 @pytest.mark.parametrize(
     ("name", "directory"), [("qwen3", "qwen3"), ("glm45", "glm-4.5"), ("deepseek_v31", "deepseek-v3.1")]
 )
+@pytest.mark.heavy
 def test_the_law_holds_for_texts_drawn_from_a_real_vocabulary(shared_assets: Path, name: str, directory: str):
     path = str(shared_assets / "tokenizers" / directory / "tokenizer.json")
     tokenizer, vocabulary, chooser = Tokenizer.from_file(path), LLTokenizer(path), random.Random(6)

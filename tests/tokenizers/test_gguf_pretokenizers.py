@@ -37,6 +37,7 @@ def as_gguf_metadata(document: dict[str, Any], pre: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("directory", "pre"), CONVERTED.items())
 def test_a_converted_vocabulary_gives_the_ids_of_its_checkpoint(shared_assets: Path, directory: str, pre: str) -> None:
     source = shared_assets / "tokenizers" / directory

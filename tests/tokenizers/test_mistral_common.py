@@ -33,6 +33,7 @@ def test_both_kinds_are_there():
     assert len(TEKKEN) >= 2
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", MODELS)
 def test_sentencepiece_files_have_its_ids(tmp_path, name):
     shutil.copy(DATA / name, tmp_path / "tokenizer.model.v3")
@@ -44,6 +45,7 @@ def test_sentencepiece_files_have_its_ids(tmp_path, name):
         assert ours.decode(ours.encode(text)) == text.replace("\u2581", " ")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", TEKKEN)
 def test_tekken_files_have_its_ids(tmp_path, name):
     shutil.copy(DATA / name, tmp_path / "tekken.json")

@@ -54,6 +54,7 @@ def test_ids_are_those_of_transformers_and_of_the_file(files, tmp_path):
     assert made.special_tokens["eos_token"] == "<|endoftext|>"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["qwen3"])
 def test_a_real_vocabulary_has_the_ids_of_its_own_tokenizer_json(shared_assets, tmp_path, name):
     source = shared_assets / "tokenizers" / name
