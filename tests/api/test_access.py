@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from starlette.routing import Router
 
+from paraserve.api.app import create_app
 from paraserve.api.endpoints import ENDPOINTS, Endpoint
 from paraserve.api.keys import LOOK_SECONDS, KeyFileError, KeyRing
 from tests.api.wire import CHAT, post
@@ -166,6 +170,45 @@ class TestPagesOfOtherOrigins:
             assert refused.headers["access-control-allow-origin"] == ORIGIN, "a page may read why"
             other = await http.options(CHAT, headers={**ASKS, "origin": "https://evil.example"})
             assert "access-control-allow-origin" not in other.headers
+
+    @pytest.mark.parametrize("allowed", [ORIGIN, "*"])
+    async def test_an_allowed_origin_on_the_internet_may_call_a_server_on_a_private_network(self, allowed: str) -> None:
+        wants = {**ASKS, "access-control-request-private-network": "true"}
+        async with served(allowed_origins=(allowed,)) as http:
+            preflight = await http.options(CHAT, headers=wants)
+            assert preflight.status_code == 200
+            assert preflight.headers["access-control-allow-private-network"] == "true"
+
+    @pytest.mark.parametrize("path", [CHAT, "/v1/models", "/nowhere"])
+    async def test_a_page_may_read_every_answer_that_an_application_gives(
+        self, path: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The one to a bug, and the one to the stop, like any other."""
+
+        async def fail(*_: object) -> None:
+            raise failure
+
+        monkeypatch.setattr(Router, "__call__", fail)
+        answers = {}
+        for failure in (ValueError("a bug"), asyncio.CancelledError()):
+            served_app = create_app(deployment(engine(), allowed_origins=(ORIGIN,)))
+            head: dict[str, Any] = {}
+            scope = {
+                "type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "root_path": "",
+                "query_string": b"", "headers": [(b"origin", ORIGIN.encode())], "http_version": "1.1",
+            }  # fmt: skip
+
+            async def send(message: Any, head: dict[str, Any] = head) -> None:
+                if message["type"] == "http.response.start":
+                    head.update(message)
+
+            with contextlib.suppress(asyncio.CancelledError):
+                await served_app(scope, None, send)
+            names = dict(head["headers"])
+            assert names[b"access-control-allow-origin"] == ORIGIN.encode()
+            assert b"x-request-id" in names
+            answers[type(failure)] = head["status"]
+        assert answers == {ValueError: 500, asyncio.CancelledError: 503}
 
     async def test_a_star_is_every_origin_without_credentials(self) -> None:
         async with served(allowed_origins=("*",)) as http:

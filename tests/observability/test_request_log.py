@@ -116,7 +116,7 @@ async def test_every_line_that_a_request_causes_has_its_id(log: Lines, monkeypat
     async with client(served) as http:
         await http.post(CHAT, json={"messages": USER}, headers={"x-request-id": "abc"})
     ours = {line["logger"]: line["request_id"] for line in log() if "request_id" in line}
-    assert ours.items() >= {"paraserve.requests": "abc", "paraserve.api.errors": "abc"}.items()
+    assert ours.items() >= {"paraserve.requests": "abc", "paraserve.api.last_answers": "abc"}.items()
 
 
 async def test_off_is_off(log: Lines) -> None:

@@ -1,4 +1,4 @@
-"""Who may come in, from where, and under which path: the settings of access as middleware, outermost first."""
+"""Who may come in, from where, and under which path: the settings of access as middleware."""
 
 from __future__ import annotations
 
@@ -13,13 +13,8 @@ SHOWN_TO_PAGES = ("x-request-id", "x-paraserve-policies", "retry-after")
 PREFLIGHT_SECONDS = 3600
 
 
-def access_middleware(settings: ServerSettings, open_paths: frozenset[str]) -> list[Middleware]:
-    """Args:
-        open_paths: those that ask for no key.
-
-    Raises:
-        KeyFileError: the file of keys cannot be used.
-    """
+def page_layers(settings: ServerSettings) -> list[Middleware]:
+    """Which path is whose, and which pages may read what: for every answer that there is."""
     layers = []
     if settings.root_path:
         layers.append(Middleware(RootPath, root_path=settings.root_path))
@@ -30,14 +25,23 @@ def access_middleware(settings: ServerSettings, open_paths: frozenset[str]) -> l
                 allow_origins=settings.allowed_origins,
                 allow_methods=("GET", "POST"),
                 allow_headers=("*",),
+                allow_private_network=True,
                 expose_headers=SHOWN_TO_PAGES,
                 max_age=PREFLIGHT_SECONDS,
             )
         )
-    keys = key_ring(settings)
-    if keys is not None:
-        layers.append(Middleware(ApiKeys, keys=keys, open_paths=open_paths))
     return layers
+
+
+def key_layer(settings: ServerSettings, open_paths: frozenset[str]) -> list[Middleware]:
+    """Args:
+        open_paths: those that ask for no key.
+
+    Raises:
+        KeyFileError: the file of keys cannot be used.
+    """
+    keys = key_ring(settings)
+    return [] if keys is None else [Middleware(ApiKeys, keys=keys, open_paths=open_paths)]
 
 
 def key_ring(settings: ServerSettings) -> KeyRing | None:

@@ -11,11 +11,11 @@ from starlette.types import Receive, Scope, Send
 
 from paraserve import __version__
 from paraserve.admission import Admission, AdmissionLimits, LocalAdmission
-from paraserve.api.access import access_middleware
+from paraserve.api.access import key_layer, page_layers
 from paraserve.api.endpoints import ENDPOINTS, Handler
-from paraserve.api.errors import on_bug, on_http_error, on_request_error
+from paraserve.api.errors import on_http_error, on_request_error
+from paraserve.api.last_answers import LastAnswers
 from paraserve.api.observed import Observed, endpoint_names
-from paraserve.api.stopping import StopAnswers
 from paraserve.api.streams import ClientGone, on_client_gone
 from paraserve.api.traced import traced
 from paraserve.deployment import Deployment
@@ -60,8 +60,9 @@ def create_app(deployment: Deployment, admission: Admission | None = None) -> St
                 endpoint=endpoint_names(routes, settings.root_path),
             ),
             *traced(settings),
-            Middleware(StopAnswers),
-            *access_middleware(settings, frozenset(endpoint.path for endpoint in ENDPOINTS if endpoint.open(settings))),
+            *page_layers(settings),
+            Middleware(LastAnswers),
+            *key_layer(settings, frozenset(endpoint.path for endpoint in ENDPOINTS if endpoint.open(settings))),
         ],
         exception_handlers={
             RequestError: on_request_error,
@@ -69,7 +70,6 @@ def create_app(deployment: Deployment, admission: Admission | None = None) -> St
             PromptError: on_request_error,
             HTTPException: on_http_error,
             ClientGone: on_client_gone,
-            Exception: on_bug,
         },
     )
     app.router.redirect_slashes = False  # another path is another endpoint: 404, in the usual shape

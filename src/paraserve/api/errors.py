@@ -5,22 +5,18 @@ An endpoint of another API has its own object (`Endpoint.error`); all others hav
 
 from __future__ import annotations
 
-import logging
-
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from paraserve.api.observed import REQUEST_ID_HEADER, record_of
+from paraserve.api.observed import record_of
 from paraserve.engines.base import EngineError
 from paraserve.prompt.errors import PromptError
 from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RETRY_AFTER_SECONDS, ErrorBody, ErrorDetail, RequestError, error_type
 from paraserve.secrets import client_text
-
-log = logging.getLogger(__name__)
 
 
 def as_request_error(error: RequestError | EngineError | PromptError) -> RequestError:
@@ -69,14 +65,6 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     return ErrorResponse(
         request.scope, RequestError(message, status=error.status_code, code=code, headers=error.headers)
     )
-
-
-async def on_bug(request: Request, error: Exception) -> Response:
-    """Anything that no stage foresaw: logged with its stack, answered without it."""
-    log.error("%s %s failed", request.method, record_of(request.scope).endpoint, exc_info=error)
-    response = ErrorResponse(request.scope, internal_error())
-    response.headers[REQUEST_ID_HEADER] = record_of(request.scope).id
-    return response
 
 
 def internal_error() -> RequestError:

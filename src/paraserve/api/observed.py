@@ -51,7 +51,7 @@ class Observed:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        # Never reset: each request has a context of its own, and the answer to a bug is made outside of this layer.
+        # Never reset: each request has a context of its own.
         presented.set([value.decode("latin-1") for name, value in scope["headers"] if name in CREDENTIAL_HEADERS])
         record = RequestRecord(_id_of(scope), scope["method"], self._endpoint(scope), scope["path"])
         scope.setdefault("state", {})["record"] = record
