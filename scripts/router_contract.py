@@ -25,7 +25,8 @@ from paraserve.engines.sglang.engine import SGLangEngine
 from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
 from tests.engines.remote_faults import PROMPT, Remote, ask, failure, long
 from tests.fakes.sequences import SLOW, VOCAB, Behaviour
-from tests.fakes.sglang_fake import LOST, LOST_SAMPLING, SAMPLING_KEYS, FakeSGLang
+from tests.fakes.sglang_checks import SAMPLING_KEYS
+from tests.fakes.sglang_fake import LOST, LOST_SAMPLING, FakeSGLang
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

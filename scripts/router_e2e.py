@@ -22,6 +22,7 @@ from paraserve.engines.sglang.engine import SGLangEngine
 from paraserve.tokenizers.gguf import gguf_tokenizer
 from tests.engines.embedded import embedded
 from tests.fakes.llama_model import LlamaModel
+from tests.fakes.sglang_checks import Arguments
 from tests.fakes.sglang_fake import FakeSGLang
 
 NOTICED = 2.0
@@ -40,7 +41,7 @@ async def run(mode: Mode, arguments: Sequence[str]) -> int:
         workers = [
             FakeSGLang(
                 model=LlamaModel(engine=models[number % len(models)], vocab=info.vocab_size),
-                context_length=info.context_length,
+                arguments=Arguments(context_length=info.context_length),
                 incremental=split,
                 prefill=split and number == 0,
                 notices_leaving=NOTICED,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import logging
-import time
 import tracemalloc
 from typing import Any
 
@@ -14,14 +14,13 @@ import pytest
 
 from paraserve.api.endpoints import ENDPOINTS
 from paraserve.engines.base import EngineError
-from paraserve.prompt.errors import CheckpointError
+from paraserve.tokenizers.base import CheckpointError
 from tests.api.wire import CHAT, COMPLETIONS, USER
 from tests.toy import client, deployment, engine, reply
+from tests.waiting import PATIENCE
 
 KEY = "sk-correct-horse-battery"
 GUESS = "sk-wrong-guess-staple"
-SECONDS = 5.0
-"""Far above what a bomb costs on a slow machine, far below what one costs that goes off."""
 BODIES = [endpoint.path for endpoint in ENDPOINTS if endpoint.takes is not None]
 DIGITS = "9" * 1_000_000
 
@@ -89,13 +88,11 @@ async def test_a_bomb_of_a_body_costs_bounded_time_and_memory(name: str, path: s
     body = BOMBS[name].encode("utf-8", "surrogateescape")
     async with client(deployment(engine(), max_body_size=8 * 2**20)) as http:
         tracemalloc.start()
-        began = time.monotonic()
-        response = await http.post(path, content=body)
-        seconds = time.monotonic() - began
+        async with asyncio.timeout(PATIENCE):  # one that goes off takes minutes
+            response = await http.post(path, content=body)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert response.status_code < 500, response.text[:300]
-        assert seconds < SECONDS
         assert peak < 100 * 2**20, f"{peak >> 20} MiB for a body of {len(body) >> 10} KiB"
         assert len(response.content) < 100_000 or response.status_code == 200
         assert (await http.post(CHAT, json={"messages": USER})).status_code == 200, "and the server goes on"
@@ -281,10 +278,8 @@ async def test_a_template_reaches_neither_files_nor_the_program(escape: str) -> 
 async def test_a_template_that_never_ends_or_grows_is_stopped(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paraserve.prompt.template.MAX_RENDER_SECONDS", 1.0)
     async with client(deployment(engine(), template=template)) as http:
-        began = time.monotonic()
         response: httpx.Response = await http.post(f"{CHAT}/render", json={"messages": USER})
     assert response.status_code == 400
-    assert time.monotonic() - began < SECONDS
 
 
 @pytest.mark.parametrize("path", [CHAT, COMPLETIONS])

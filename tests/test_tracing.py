@@ -25,7 +25,7 @@ from paraserve.observability.tracing import Tracing
 from paraserve.settings import ServerSettings, load_settings
 from paraserve.settings.declare import ConfigurationError
 from tests.api.wire import CHAT, post
-from tests.toy import deployment, engine, reply
+from tests.toy import client, deployment, engine, reply
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 ENDPOINT = "http://127.0.0.1:9/v1/traces"
@@ -108,6 +108,51 @@ async def test_without_traces_the_clients_context_passes_unchanged() -> None:
         await http.post(CHAT, json={"messages": [{"role": "user", "content": "hi"}]}, headers=headers)
     (request,) = scripted.requests
     assert {name: request.routing.headers[name] for name in headers} == headers
+
+
+BAD_PARENTS = {
+    "no trace": PARENT.replace(PARENT.split("-")[1], "0" * 32),
+    "no span": PARENT.replace(PARENT.split("-")[2], "0" * 16),
+    "of no version": "ff" + PARENT[2:],
+    "longer than its version": PARENT + "-more",
+    "in capitals": PARENT.upper(),
+    "cut": PARENT[:-3],
+    "other words": "hello",
+    "none": None,
+}
+
+
+@pytest.mark.parametrize("bad", BAD_PARENTS.values(), ids=BAD_PARENTS)
+@pytest.mark.parametrize("traces", [False, True], ids=["passed on", "traced here"])
+async def test_a_bad_traceparent_takes_its_tracestate_with_it(
+    monkeypatch: pytest.MonkeyPatch, bad: str | None, traces: bool
+) -> None:
+    headers = {"tracestate": "vendor=1"} | ({} if bad is None else {"traceparent": bad})
+    if traces:
+        served = Served(monkeypatch, engine(reply("Hello.")))
+        http, scripted = served.http, served.engine
+    else:
+        scripted = engine(reply("Hello."))
+        http = client(deployment(scripted))
+    async with http:
+        answer = await http.post(CHAT, json={"messages": [{"role": "user", "content": "hi"}]}, headers=headers)
+    assert answer.status_code == 200
+    told = scripted.requests[0].routing.headers
+    assert "tracestate" not in told
+    assert ("traceparent" in told) == traces
+    assert told.get("traceparent") != bad or bad is None
+
+
+async def test_of_two_traceparents_neither_is_taken_and_tracestates_are_one_list() -> None:
+    later = "cc" + PARENT[2:] + "-more"
+    scripted = engine(reply("Hello."), reply("Hello."))
+    async with client(deployment(scripted)) as http:
+        for parents in ([PARENT, PARENT], [later]):
+            told = [("traceparent", parent) for parent in parents] + [("tracestate", "a=1"), ("tracestate", "b=2")]
+            await http.post(CHAT, json={"messages": [{"role": "user", "content": "hi"}]}, headers=told)
+    refused, taken = (request.routing.headers for request in scripted.requests)
+    assert not {"traceparent", "tracestate"} & refused.keys()
+    assert (taken["traceparent"], taken["tracestate"]) == (later, "a=1,b=2")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from paraserve.deploy import choose_format, join
 from paraserve.deployment import Deployment
 from paraserve.engines.base import EngineInfo
 from paraserve.engines.scripted.engine import ScriptedEngine, ScriptedReply
-from paraserve.prompt.template import ChatTemplate
 from paraserve.settings import ServerSettings
 from paraserve.tokenizers.checkpoint import Checkpoint
 from paraserve.tokenizers.token_table import BlankPrefix
@@ -108,7 +107,7 @@ def deployment(
     checkpoint = Checkpoint(
         path=Path(model_path),
         tokenizer=tokenizer,
-        templates={"default": ChatTemplate.compile(template)},
+        templates={"default": template},
         generation_config=generation_config or {},
         eos_token_ids=tokenizer.eos_token_ids,
     )

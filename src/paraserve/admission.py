@@ -13,16 +13,20 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from time import monotonic
 from typing import Protocol
 
 from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RETRY_AFTER_SECONDS, RequestError
+from paraserve.protocol.errors import RequestError, retry_after
 from paraserve.settings import ServerSettings
 
 Caller = bytes | None
 """Who asks, by the digest of a key; None where nobody is asked for one."""
 Leave = Callable[[], None]
 """Gives a place back."""
+
+MEAN_OF_PLACES = 16
+"""Replies that count in the mean of how long a place is held."""
 
 
 class Admission(Protocol):
@@ -97,6 +101,8 @@ class LocalAdmission:
         self._waiting: deque[_Turn] = deque()
         self._running_of: Counter[bytes] = Counter()
         self._waiting_of: Counter[bytes] = Counter()
+        self._held = 1.0
+        """Seconds that a place was held, as a mean of the last ones."""
         self.running = 0
 
     @property
@@ -112,7 +118,7 @@ class LocalAdmission:
         if not self._has_place() or not self._key_has_room(caller):
             return None
         self._take(caller)
-        return partial(self._leave, caller)
+        return partial(self._give_back, caller, monotonic())
 
     async def enter(self, caller: Caller) -> Leave:
         leave = self.enter_at_once(caller)
@@ -128,21 +134,21 @@ class LocalAdmission:
             admitted = True
         except TimeoutError:
             if not self._key_has_room(caller):
-                raise _too_many() from None
+                raise self._too_many(caller) from None
             seconds = f"{self._limits.timeout:g} seconds"
-            raise _overloaded(f"The server is busy: no place became free within {seconds}.") from None
+            raise self._overloaded(f"The server is busy: no place became free within {seconds}.") from None
         finally:
             if not admitted:
                 self._give_up(turn)
-        return partial(self._leave, caller)
+        return partial(self._give_back, caller, monotonic())
 
     def _check_queues(self, caller: Caller) -> None:
         if caller is not None and self._limits.key_running:
             here = self._running_of[caller] + self._waiting_of[caller]
             if here >= self._limits.key_running + self._limits.key_queued:
-                raise _too_many()
+                raise self._too_many(caller)
         if len(self._waiting) >= self._limits.queued:
-            raise _overloaded("The server is busy and its queue is full.")
+            raise self._overloaded("The server is busy and its queue is full.")
 
     def _has_place(self) -> bool:
         return not self._limits.running or self.running < self._limits.running
@@ -154,6 +160,10 @@ class LocalAdmission:
     def _take(self, caller: Caller) -> None:
         self.running += 1
         _count(self._running_of, caller, 1)
+
+    def _give_back(self, caller: Caller, since: float) -> None:
+        self._held += (monotonic() - since - self._held) / MEAN_OF_PLACES
+        self._leave(caller)
 
     def _leave(self, caller: Caller) -> None:
         """Give a place back: to the first who can have it, if anybody can."""
@@ -182,6 +192,21 @@ class LocalAdmission:
         elif not turn.place.cancelled():
             self._leave(turn.caller)  # the place was given at the very moment
 
+    # Those who are refused are told when a place will be free once all who wait have had theirs.
+
+    def _overloaded(self, message: str) -> RequestError:
+        seconds = self._held * (len(self._waiting) + 1) / max(self._limits.running, 1)
+        return RequestError(message, status=503, code=ErrorCode.OVERLOADED, headers=retry_after(seconds))
+
+    def _too_many(self, caller: Caller) -> RequestError:
+        waiting = 0 if caller is None else self._waiting_of[caller]
+        return RequestError(
+            "This API key has as many requests here as it may: wait until one of them has ended.",
+            status=429,
+            code=ErrorCode.RATE_LIMIT_EXCEEDED,
+            headers=retry_after(self._held * (waiting + 1) / max(self._limits.key_running, 1)),
+        )
+
 
 def _count(counter: Counter[bytes], caller: Caller, change: int) -> None:
     """Keys that have nothing here leave nothing behind."""
@@ -190,18 +215,3 @@ def _count(counter: Counter[bytes], caller: Caller, change: int) -> None:
     counter[caller] += change
     if not counter[caller]:
         del counter[caller]
-
-
-def _overloaded(message: str) -> RequestError:
-    return RequestError(
-        message, status=503, code=ErrorCode.OVERLOADED, headers={"retry-after": str(RETRY_AFTER_SECONDS)}
-    )
-
-
-def _too_many() -> RequestError:
-    return RequestError(
-        "This API key has as many requests here as it may: wait until one of them has ended.",
-        status=429,
-        code=ErrorCode.RATE_LIMIT_EXCEEDED,
-        headers={"retry-after": str(RETRY_AFTER_SECONDS)},
-    )

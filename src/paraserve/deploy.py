@@ -5,13 +5,15 @@ Everything that can be wrong at start is a `StartError`: one line that says what
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
 from paraserve.deployment import Deployment
-from paraserve.engines.base import Engine, EngineInfo
+from paraserve.engines.base import Engine, EngineInfo, EngineStartError
 from paraserve.engines.build import build_engine, model_path_of
 from paraserve.engines.child import EngineAddress
 from paraserve.engines.http.remote import ModelFacts
@@ -25,10 +27,14 @@ from paraserve.generation.sampling import model_defaults
 from paraserve.policies.table import Policies
 from paraserve.prompt.chat import ChatPrompt, PromptSettings
 from paraserve.prompt.state import StartMarkers
+from paraserve.prompt.template import ChatTemplate
 from paraserve.settings import ServerSettings
 from paraserve.start_error import StartError
 from paraserve.tokenizers.checkpoint import DEFAULT_TEMPLATE, Checkpoint, load_checkpoint
 from paraserve.tokenizers.gguf import difference_from_llama_cpp
+
+RETRY_SECONDS = 0.5
+"""Between two questions whether an engine that is waited for is there."""
 
 log = logging.getLogger(__name__)
 
@@ -61,14 +67,30 @@ async def deploy(
         step(f"starting the engine ({settings.engine})")
     address = await ours() if ours is not None else None
     engine = build_engine(settings, facts, checkpoint.tokenizer, step, address)
-    await engine.start()
     try:
+        await _start(engine, settings, step)
         if isinstance(engine, LlamaCppEngine):
             await _check_tokenizer(settings, checkpoint, engine)
         return join(settings, checkpoint, format, engine, model_path=model_path)
     except BaseException:
         await engine.stop()
         raise
+
+
+async def _start(engine: Engine, settings: ServerSettings, step: Callable[[str], None]) -> None:
+    """Connect, as soon as the engine is there. Raises `EngineStartError` when the operator's patience ends."""
+    deadline = time.monotonic() + (settings.wait_for_engine if settings.engine_url else 0.0)
+    told = ""
+    while True:
+        try:
+            await engine.start()
+            return
+        except EngineStartError as error:
+            if time.monotonic() >= deadline:
+                raise
+            if told != (told := str(error)):
+                step(f"waiting for the engine: {told}")
+        await asyncio.sleep(RETRY_SECONDS)
 
 
 async def _check_tokenizer(settings: ServerSettings, checkpoint: Checkpoint, engine: LlamaCppEngine) -> None:
@@ -91,11 +113,9 @@ async def _check_tokenizer(settings: ServerSettings, checkpoint: Checkpoint, eng
 def choose_format(settings: ServerSettings, checkpoint: Checkpoint) -> Format:
     """How the model spells reasoning and calls: as the operator says, else as its template and tokens show."""
     template = checkpoint.templates.get(DEFAULT_TEMPLATE)
-    found = checkpoint_format(
-        template.source if template else None, checkpoint.tokenizer.added_tokens, checkpoint.response_template
-    )
+    found = checkpoint_format(template, checkpoint.tokenizer.added_tokens, checkpoint.response_template)
     named = settings.reasoning_parser and settings.tool_call_parser
-    if found is None and not named and template is not None and "tools" in template.variables:
+    if found is None and not named and template and "tools" in ChatTemplate.compile(template).variables:
         log.warning(
             "the model's output format is not known: replies are plain text; name one with --reasoning-parser and "
             "--tool-call-parser"

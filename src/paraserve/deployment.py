@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from paraserve.engines.base import Engine
+from paraserve.engines.base import Availability, Engine
 from paraserve.formats.spec import Format
 from paraserve.formats.types import ReplyStart
 from paraserve.generation.constraint import ConstraintBuilder
@@ -54,6 +54,7 @@ class Deployment:
     context_length: int
     sampling_defaults: Mapping[str, float] = field(default_factory=dict)
     created: int = field(default_factory=lambda: int(time.time()))
+    availability: Availability = field(default_factory=Availability)
 
     def asked_model(self, requested: str | None) -> str:
         """The model that a request is for, by name or by default, as log and trace show it: a name that is not served

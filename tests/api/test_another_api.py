@@ -74,7 +74,7 @@ class SayTurn(ChatTurn):
 
 @pytest.fixture(autouse=True)
 def served(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = Endpoint(path=SAY, method="POST", handler=SayTurn.respond, generates=True, error=encode)
+    row = Endpoint("POST", SAY, SayTurn.respond, generates=True, error=encode)
     monkeypatch.setattr(app, "ENDPOINTS", (*ENDPOINTS, row))
 
 

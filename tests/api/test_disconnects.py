@@ -11,6 +11,7 @@ from paraserve.engines.base import EngineError
 from paraserve.engines.scripted.engine import ScriptedEngine
 from tests.api.wire import CHAT, COMPLETIONS, USER, LeavingClient, frames, post
 from tests.toy import client, deployment, engine, reply
+from tests.waiting import PATIENCE, until
 
 ENDPOINTS = pytest.mark.parametrize(
     ("path", "fields"), [(CHAT, {"messages": USER}), (COMPLETIONS, {"prompt": "hi"})], ids=["chat", "completions"]
@@ -18,9 +19,7 @@ ENDPOINTS = pytest.mark.parametrize(
 
 
 async def until_running(scripted: ScriptedEngine, count: int) -> None:
-    async with asyncio.timeout(1):
-        while len(scripted.requests) < count:  # noqa: ASYNC110 - the spy has no event
-            await asyncio.sleep(0.001)
+    await until(lambda: len(scripted.requests) >= count)
 
 
 @ENDPOINTS
@@ -46,7 +45,7 @@ async def test_leaving_in_mid_stream_aborts(path: str, fields: dict[str, object]
     scripted = engine(reply("abc", hang_after=2))
     leaving = LeavingClient(create_app(deployment(scripted)), path, stream=True, n=n, **fields)
     await until_running(scripted, n)
-    await asyncio.wait_for(leaving.got.wait(), 1)
+    await asyncio.wait_for(leaving.got.wait(), PATIENCE)
     await leaving.leave()
     assert len(scripted.aborted) == n
     assert scripted.running == 0
@@ -98,9 +97,9 @@ async def test_silence_is_filled_with_comments_between_whole_frames() -> None:
 async def test_a_server_that_stops_tells_the_streams_that_it_breaks_off() -> None:
     scripted = engine(reply("abc", hang_after=1))
     leaving = LeavingClient(create_app(deployment(scripted)), CHAT, stream=True, messages=USER)
-    await asyncio.wait_for(leaving.got.wait(), 1)
+    await asyncio.wait_for(leaving.got.wait(), PATIENCE)
     leaving.task.cancel()
-    await asyncio.wait({leaving.task}, timeout=1)
+    await asyncio.wait({leaving.task}, timeout=PATIENCE)
     body = b"".join(message.get("body", b"") for message in leaving.messages).decode()
     assert '"code":"server_stopping"' in frames(body)[-1]
     assert scripted.running == 0
@@ -117,7 +116,7 @@ async def test_a_server_that_stops_answers_those_who_have_nothing_yet(
     leaving = LeavingClient(app, path, stream=mode["stream"], **fields)
     await until_running(scripted, 1)
     leaving.task.cancel()
-    await asyncio.wait({leaving.task}, timeout=1)
+    await asyncio.wait({leaving.task}, timeout=PATIENCE)
     assert leaving.messages[0]["status"] == 503
     assert b'"code":"server_stopping"' in leaving.messages[1]["body"]
     assert scripted.running == 0

@@ -150,3 +150,53 @@ async def test_a_schema_that_cannot_be_served_is_the_client_s_400(
     assert answer.status_code == 400
     assert answer.json()["error"]["param"].startswith("response_format")
     assert scripted.requests == []
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        {"type": "json_object", "schema": SCHEMA},
+        {"type": "json_schema", "schema": SCHEMA},
+        {"type": "json_schema", "schema": SCHEMA, "name": "a", "strict": True},
+        {"type": "json_object", "json_schema": {"schema": SCHEMA}},
+    ],
+    ids=["llama.cpp", "flat", "Responses API", "nested under json_object"],
+)
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+async def test_a_schema_is_obeyed_wherever_it_is_written(path: str, spelling: dict[str, Any]) -> None:
+    usual = await asked(path, response_format=WANTED)
+    assert usual.constraint is not None
+    assert (await asked(path, response_format=spelling)).constraint == usual.constraint
+
+
+async def test_a_json_object_of_any_schema_is_still_an_object() -> None:
+    plain = await asked(response_format={"type": "json_object"})
+    assert plain.constraint == (await asked(response_format={"type": "json_object", "schema": {}})).constraint
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"type": "text", "schema": SCHEMA},
+        {"type": "text", "json_schema": {"schema": SCHEMA}},
+        {"type": "json_object", "value": SCHEMA},
+        {"type": "json_object", "pattern": "a+"},
+        {"type": "json_schema", "json_schema": {"schema": SCHEMA}, "schema": {"type": "null"}},
+        {"type": "json_object", "schema": {"type": "integer", "exclusiveMinimum": 1, "exclusiveMaximum": 2}},
+    ],
+    ids=["text", "text, nested", "unknown name", "a pattern", "two schemas", "no value"],
+)
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+async def test_no_constraint_within_response_format_is_dropped(path: str, wanted: dict[str, Any]) -> None:
+    scripted = engine(constraints=TAGS)
+    async with client(deployment(scripted)) as http:
+        answer = await post(http, path, response_format=wanted)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "response_format")
+    assert scripted.requests == []
+
+
+async def test_strict_holds_beside_the_function_as_well() -> None:
+    within = {"type": "function", "function": {**WEATHER["function"], "strict": True}}
+    requests = [await asked(tools=[tool]) for tool in (within, {**WEATHER, "strict": True})]
+    assert requests[0].constraint is not None
+    assert requests[0].constraint == requests[1].constraint

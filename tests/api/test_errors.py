@@ -70,8 +70,13 @@ async def test_every_alias_is_served_and_no_model_means_the_first() -> None:
 
 @BOTH
 @MODES
-async def test_a_prompt_that_does_not_fit_is_a_400_with_both_numbers_before_the_engine(path: str, stream: bool) -> None:
-    scripted = engine(context_length=50)
+@pytest.mark.parametrize("longest", [None, 49, 101])
+async def test_a_prompt_that_does_not_fit_is_a_400_with_both_numbers_before_the_engine(
+    path: str, stream: bool, longest: int | None
+) -> None:
+    """Whether it is the context that has no room, or the engine that takes no prompt of its last places."""
+    context = 110 if longest == 101 else 50
+    scripted = engine(context_length=context, max_prompt_tokens=longest)
     long = {"messages": [{"role": "user", "content": "x" * 100}]} if path == CHAT else {"prompt": "x" * 102}
     async with client(deployment(scripted)) as http:
         response = await post(http, path, stream=stream, **long)
@@ -79,7 +84,7 @@ async def test_a_prompt_that_does_not_fit_is_a_400_with_both_numbers_before_the_
     error = error_of(response)
     assert error["code"] == "context_length_exceeded"
     assert error["param"] == ("messages" if path == CHAT else "prompt")
-    assert "maximum context length is 50 tokens" in error["message"]
+    assert f"maximum context length is {context} tokens" in error["message"]
     assert "102 tokens" in error["message"]
     assert scripted.requests == []
 

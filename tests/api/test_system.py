@@ -27,6 +27,17 @@ async def test_health_is_the_process_and_health_generate_is_the_engine() -> None
     assert response.json()["error"]["code"] == "engine_unhealthy"
 
 
+async def test_health_is_503_while_an_engine_that_the_server_looks_after_is_gone() -> None:
+    served = deployment(engine())
+    async with client(served) as http:
+        served.availability.away = "the engine's process has ended with signal SIGKILL"
+        response = await http.get("/health")
+        assert (response.status_code, response.json()["error"]["code"]) == (503, "engine_unhealthy")
+        assert "SIGKILL" in response.json()["error"]["message"]
+        served.availability.away = ""
+        assert (await http.get("/health")).status_code == 200
+
+
 async def test_version_names_server_and_engine() -> None:
     async with client(deployment(engine())) as http:
         assert (await http.get("/version")).json() == {"version": __version__, "engine": "scripted"}

@@ -10,6 +10,8 @@ import httpx
 import msgspec
 from starlette.types import ASGIApp, Message
 
+from tests.waiting import PATIENCE
+
 USER = [{"role": "user", "content": "hi"}]
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -124,6 +126,6 @@ class LeavingClient:
             self.got.set()
 
     async def leave(self) -> None:
-        """Close the connection, and wait (a second at most) until the server has let go of the request."""
+        """Close the connection, and wait until the server has let go of the request."""
         self._gone.set()
-        await asyncio.wait_for(self.task, 1.0)
+        await asyncio.wait_for(self.task, PATIENCE)

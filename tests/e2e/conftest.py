@@ -22,6 +22,8 @@ import httpx
 import openai
 import pytest
 
+from tests.waiting import PATIENCE
+
 START_SECONDS = 90
 ENGINE = tuple(shlex.split(os.environ.get("PARASERVE_E2E_ENGINE", "")))
 """Flags for another engine than the embedded one."""
@@ -66,7 +68,7 @@ class Server:
         self.log.unlink(missing_ok=True)
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 20.0) -> bool:
+def eventually(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if holds():

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import signal
 import socket
+import subprocess
+import sys
 import threading
-import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.e2e.conftest import ENGINE, Server
+from paraserve.engines.build import free_port
+from paraserve.engines.llama_cpp.embedded import default_model_path
+from tests.e2e.conftest import ENGINE, Server, eventually
+from tests.waiting import PATIENCE
 
+FAKE_SGLANG = str(Path(__file__).resolve().parents[1] / "fakes" / "sglang_program.py")
 LONG = {"messages": [{"role": "user", "content": "hi"}], "stream": True, "max_tokens": 4000, "ignore_eos": True}
 
 
@@ -71,10 +77,8 @@ def test_a_stream_that_outlasts_the_drain_is_told_so(start) -> None:
     server = start("--drain-timeout", "1", *ENGINE)
     server.wait_until_ready()
     thread, lines = streaming(server, LONG)
-    stopped = time.monotonic()
     server.process.send_signal(signal.SIGTERM)
-    assert server.wait_for_exit(15) == 0
-    assert time.monotonic() - stopped < 10
+    assert server.wait_for_exit(PATIENCE) == 0
     thread.join()
     assert '"code":"server_stopping"' in next(line for line in reversed(lines) if line)
     assert "data: [DONE]" not in lines
@@ -110,3 +114,50 @@ def test_a_port_that_is_taken_is_told_before_the_model_loads(start) -> None:
     log = server.log.read_text()
     assert f"cannot listen on 127.0.0.1:{port}" in log
     assert "loading" not in log
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_server_that_waits_for_its_engine_listens_says_so_and_serves_when_it_is_there(workers: str) -> None:
+    port, engine_port = free_port(), free_port()
+    where = ["--engine", "sglang", "--engine-url", f"http://127.0.0.1:{engine_port}"]
+    model = ["--model-path", str(default_model_path()), "--workers", workers]
+    server = Server("--port", str(port), *where, *model, "--wait-for-engine", "60")
+    url = f"http://127.0.0.1:{port}"
+    engine: subprocess.Popen[bytes] | None = None
+    try:
+        assert eventually(lambda: status_of(f"{url}/health") == 503)
+        refused = httpx.post(f"{url}/v1/chat/completions", json={"messages": []})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_unhealthy")
+        assert eventually(lambda: "waiting for the engine" in server.log.read_text())
+        assert "ready on" not in server.log.read_text()
+        engine = subprocess.Popen([sys.executable, FAKE_SGLANG, "--port", str(engine_port)])
+        server.wait_until_ready()
+        assert status_of(f"{url}/health") == 200
+    finally:
+        server.stop()
+        if engine is not None:
+            engine.kill()
+            engine.wait()
+
+
+def test_a_signal_ends_the_wait_for_an_engine_and_so_does_its_end() -> None:
+    where = ["--engine", "sglang", "--engine-url", f"http://127.0.0.1:{free_port()}"]
+    model = ["--model-path", str(default_model_path())]
+    stopped = Server(*where, *model, "--wait-for-engine", "60")
+    given_up = Server(*where, *model, "--wait-for-engine", "0.5")
+    try:
+        assert eventually(lambda: "waiting for the engine" in stopped.log.read_text())
+        stopped.process.send_signal(signal.SIGTERM)
+        assert stopped.wait_for_exit(20) == 0
+        assert given_up.wait_for_exit(20) == 1
+        assert given_up.log.read_text().splitlines()[-1].count("SGLang at http://127.0.0.1")
+    finally:
+        stopped.stop()
+        given_up.stop()
+
+
+def status_of(url: str) -> int | None:
+    try:
+        return httpx.get(url).status_code
+    except httpx.TransportError:
+        return None

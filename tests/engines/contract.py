@@ -33,7 +33,8 @@ from paraserve.engines.base import (
     Sampling,
 )
 
-ABORT_WITHIN_SECONDS = 1.0
+ABORT_WITHIN_SECONDS = 15.0
+"""On a machine that is busy. That nothing goes on to its end is counted where aborts are (`remote_faults.py`)."""
 GREEDY = Sampling(max_tokens=12, temperature=0.0, ignore_eos=True)
 
 

@@ -19,6 +19,7 @@ from paraserve.engines.http.remote import RemoteEngine
 from paraserve.engines.vllm.engine import VLLMEngine
 from tests.engines.contract import collect, ids_of
 from tests.fakes.sequences import EOS, LONG, SLOW, VOCAB, FakeModel
+from tests.waiting import until
 
 PROMPT = [5, 6, 7, 8]
 
@@ -36,13 +37,10 @@ class Remote:
         model: FakeModel = self.fake.model
         return model
 
-    async def aborted(self, request_ids: Sequence[str], within: float = 1.0) -> bool:
+    async def aborted(self, request_ids: Sequence[str]) -> bool:
         """Whether exactly these requests were aborted, once each, and nothing runs any more."""
         wanted = sorted(map(self.abort_name, request_ids))
-        for _ in range(int(within / 0.01)):
-            if sorted(self.fake.aborts) == wanted and not self.model.running:
-                break
-            await asyncio.sleep(0.01)
+        await until(lambda: sorted(self.fake.aborts) == wanted and not self.model.running)
         await asyncio.sleep(0.05)
         return sorted(self.fake.aborts) == wanted and not self.model.running
 

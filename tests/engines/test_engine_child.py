@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import sys
 from pathlib import Path
 
 import pytest
 
+from paraserve.engines import upkeep
 from paraserve.engines.base import EngineStartError
 from paraserve.engines.build import free_port, sglang_program, vllm_program
 from paraserve.engines.child import ChildServer, EngineAddress, Program
@@ -17,6 +19,7 @@ from paraserve.engines.sglang.engine import SGLangEngine
 from tests.engines.contract import collect, ids_of
 from tests.engines.remote_faults import PROMPT, ask
 from tests.fakes.sequences import VOCAB, FakeModel
+from tests.waiting import until
 
 PROGRAM = str(Path(__file__).resolve().parents[1] / "fakes" / "sglang_program.py")
 
@@ -77,8 +80,7 @@ async def test_cancelled_start_leaves_no_child() -> None:
     marker = f"child-{free_port()}-cancelled"
     engine = child([sys.executable, "-c", "import time; time.sleep(60)", marker], free_port())
     starting = asyncio.ensure_future(engine.start())
-    await asyncio.sleep(0.4)
-    assert sessions_of(marker)
+    await until(lambda: sessions_of(marker))
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
@@ -111,11 +113,53 @@ async def test_child_that_dies_later_is_told_and_can_be_started_again() -> None:
     await server.stop()
 
 
+async def test_an_engine_that_dies_or_does_not_start_is_started_again_and_those_who_asked_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(upkeep, "LONGEST_WAIT", 0.0)
+    port, told, back = free_port(), list[str](), asyncio.Event()
+    marker = f"{PROGRAM}\0--port\0{port}"
+    server = child([sys.executable, PROGRAM, "--port", str(port)], port)
+    await server.start()
+    attempts = iter((EngineStartError("no memory"), None))
+
+    async def start() -> EngineAddress:
+        if failure := next(attempts):
+            raise failure
+        return await ChildServer.start(server)
+
+    monkeypatch.setattr(server, "start", start)
+    kept = asyncio.create_task(upkeep.keep_running(server, restart=True, on_away=told.append, on_back=back.set))
+    os.kill(int(*sessions_of(marker)), 9)
+    async with asyncio.timeout(30):
+        await back.wait()
+    assert told == ["the engine's process has ended with signal SIGKILL"]
+    assert len(sessions_of(marker)) == 1
+    kept.cancel()
+    await asyncio.wait({kept})
+    await server.stop()
+
+
+@pytest.mark.parametrize(
+    ("given", "has"), [([], True), (["--sleep-on-idle"], True), (["--no-sleep-on-idle", "--tp", "2"], False)]
+)
+def test_an_sglang_of_ours_sleeps_when_it_is_idle_unless_told_otherwise(given: list[str], has: bool) -> None:
+    command = sglang_program("/m", 7, given).command
+    assert command.count("--sleep-on-idle") == has
+    assert "--no-sleep-on-idle" not in command
+
+
+async def test_an_sglang_that_is_not_installed_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(EngineStartError, match="install it, or name a running one: --engine-url"):
+        await ChildServer(sglang_program("/m", 7)).start()
+
+
 def test_commands_carry_the_engines_own_flags_last() -> None:
     sglang = sglang_program("/m", 7, ["--tp", "2"]).command
     assert sglang[1:5] == ("-m", "sglang.launch_server", "--model-path", "/m")
     assert "--incremental-streaming-output" in sglang
-    assert sglang[-2:] == ("--tp", "2")
+    assert sglang[-3:] == ("--sleep-on-idle", "--tp", "2")
     vllm = vllm_program("/m", 7, ["--tensor-parallel-size", "2"]).command
     assert vllm[:3] == ("vllm", "serve", "/m")
     assert "--enable-scale-out" in vllm
@@ -162,9 +206,7 @@ async def test_child_ends_when_its_parent_is_killed() -> None:
     assert len(sessions_of(marker)) == 2
     owner.kill()
     await owner.wait()
-    async with asyncio.timeout(10):
-        while sessions_of(marker):  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0.05)
+    await until(lambda: not sessions_of(marker))
 
 
 @pytest.mark.parametrize("flag", ["--port", "--port=8", "--host", "--model-path"])

@@ -45,6 +45,7 @@ def test_message_is_found_in_every_engines_error_body(body: bytes, message: str)
         (503, 503, "engine_overloaded"),
         (504, 504, "engine_timeout"),
         (302, 502, "engine_error"),
+        (499, 502, "engine_aborted"),
     ],
 )
 def test_status_of_the_engine_keeps_its_meaning(status: int, ours: int, code: str) -> None:
@@ -81,10 +82,32 @@ def test_refused_constraint_is_a_400_that_names_the_field_which_asked_for_it(con
     assert (error.status, error.code, error.param) == (400, "invalid_constraint", constraint.param)
 
 
-def test_context_overflow_has_its_own_code() -> None:
-    error = refusal(400, "The input (70000 tokens) is longer than the model's context length (65536 tokens).")
-    assert error.code == "context_length_exceeded"
-    assert "65536" in error.message
+@pytest.mark.parametrize(
+    "message",
+    [
+        # SGLang 0.5.23
+        "The input (70000 tokens) is longer than the model's context length (65536 tokens).",
+        "Requested token count exceeds the model's maximum context length of 65536 tokens. You requested a total of "
+        "65540 tokens: 65530 tokens from the input messages and 10 tokens for the completion.",
+        "Input length (65530 tokens) exceeds the maximum allowed length (65530 tokens). Use a shorter input or enable "
+        "--allow-auto-truncate.",
+        "Request prompt exceeds the KV memory budget: input_len=65536.",
+        "Multimodal prompt is too long after expanding multimodal tokens. After expanding "
+        "len(req.origin_input_ids_unpadded)=65000 => 65536 >= 65530.",
+        "Request 7 exceeds the maximum number of tokens: 65540 > 65536",
+        # vLLM 0.32
+        "The decoder prompt (length 65537) is longer than the maximum model length of 65536.",
+    ],
+)
+def test_context_overflow_has_its_own_code_in_every_engines_words(message: str) -> None:
+    error = refusal(400, message)
+    assert (error.status, error.code) == (400, "context_length_exceeded")
+    assert "65536" in error.message or "65530" in error.message
+
+
+def test_other_refusals_are_no_context_overflow() -> None:
+    for message in ("stop: at most 16 strings, and one is too long", "max_new_tokens must be at least 0, got -4."):
+        assert refusal(400, message).code == "invalid_value"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from paraserve.engines.llama_cpp.embedded import EmbeddedOptions
 from paraserve.engines.llama_cpp.engine import LlamaCppEngine
-from paraserve.prompt.errors import CheckpointError
+from paraserve.tokenizers.base import CheckpointError
 from paraserve.tokenizers.exactness import CORPUS
 from paraserve.tokenizers.gguf import difference_from_llama_cpp, gguf_tokenizer
 from tests.engines.embedded import embedded

@@ -9,14 +9,22 @@ from typing import Any
 
 import pytest
 
-from paraserve.engines.base import Constraint, EngineStartError, MediaItem, RoutingHints, Sampling
+from paraserve.engines.base import (
+    Constraint,
+    EngineStartError,
+    Finish,
+    MediaItem,
+    RoutingHints,
+    Sampling,
+)
 from paraserve.engines.http.client import HTTPTimeouts
 from paraserve.engines.http.remote import ModelFacts
-from paraserve.engines.sglang.engine import SGLangEngine
+from paraserve.engines.sglang.engine import SGLangEngine, limits
 from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
 from tests.engines.remote_faults import PROMPT, Remote, RemoteFaults, ask, failure
-from tests.fakes.sequences import SLOW, VOCAB
+from tests.fakes.sequences import LONG, SLOW, VOCAB
 from tests.fakes.serving import free_port, serving
+from tests.fakes.sglang_checks import Arguments
 from tests.fakes.sglang_fake import FakeSGLang
 
 FACTS = ModelFacts(vocab_size=VOCAB, eos_token_ids=frozenset({2}))
@@ -92,11 +100,12 @@ async def test_every_sampling_value_is_sent() -> None:
         (Constraint("json_object"), "json_schema", '{"type": "object"}'),
         (Constraint("regex", "a+"), "regex", "a+"),
         (Constraint("ebnf", 'root ::= "a"'), "ebnf", 'root ::= "a"'),
+        (Constraint("lark", 'start: "a"'), "ebnf", 'start: "a"'),
         (Constraint("structural_tag", '{"format":{}}'), "structural_tag", '{"format":{}}'),
     ],
 )
 async def test_each_kind_of_constraint_has_its_field(constraint: Constraint, field: str, value: str) -> None:
-    fake = FakeSGLang()
+    fake = FakeSGLang(arguments=Arguments(grammar_backend="llguidance" if constraint.kind == "lark" else "xgrammar"))
     async with connected(fake) as engine:
         await collect(engine, ask(constraint=constraint))
     sent = fake.requests[0]["sampling_params"]
@@ -174,6 +183,18 @@ async def test_given_up_sequence_is_an_error_with_its_status(fake: FakeSGLang) -
             assert "secret" not in error.message
 
 
+async def test_rust_front_ends_word_for_an_abort_is_no_mistake_of_the_client(fake: FakeSGLang) -> None:
+    fake.rust = True
+    async with connected(fake) as engine:
+        request = ask([LONG, 1], 400)
+        running = asyncio.ensure_future(failure(Remote(engine, fake, str), request))
+        await asyncio.sleep(0.1)
+        fake.model.abort(request.request_id)
+        ids, error = await running
+    assert ids
+    assert (error.status, error.code) == (502, "engine_aborted")
+
+
 async def test_sequence_that_somebody_else_aborted_ends_as_abort(fake: FakeSGLang) -> None:
     async with connected(fake) as engine:
         request = ask(max_tokens=400)
@@ -188,7 +209,7 @@ async def test_sequence_that_somebody_else_aborted_ends_as_abort(fake: FakeSGLan
 async def test_facts_come_from_the_new_and_the_old_endpoints(modern: bool) -> None:
     async with connected(FakeSGLang(modern=modern)) as engine:
         info = engine.info
-    assert (info.context_length, info.vocab_size, info.version) == (4096, VOCAB, "0.5.23")
+    assert (info.context_length, info.vocab_size, info.version) == (4094, VOCAB, "0.5.23")
     assert info.media == {"image", "video"}
     assert not info.defers_constraints
 
@@ -199,11 +220,23 @@ async def test_facts_come_from_the_new_and_the_old_endpoints(modern: bool) -> No
         ("none", set()),
         ("outlines", {"json_schema", "json_object", "regex"}),
         ("xgrammar", {"json_schema", "json_object", "regex", "ebnf", "structural_tag"}),
+        ("llguidance", {"json_schema", "json_object", "regex", "lark"}),
     ],
 )
 async def test_constraints_follow_the_servers_grammar_backend(backend: str, kinds: set[str]) -> None:
-    async with connected(FakeSGLang(grammar_backend=backend)) as engine:
+    async with connected(FakeSGLang(arguments=Arguments(grammar_backend=backend))) as engine:
         assert engine.info.constraints == kinds
+
+
+async def test_server_without_a_tokenizer_has_no_constraints_and_no_min_tokens() -> None:
+    """It still names its grammar backend."""
+    fake = FakeSGLang(arguments=Arguments(skip_tokenizer_init=True))
+    async with connected(fake) as engine:
+        assert engine.info.constraints == set()
+        fake.requests.clear()
+        _, error = await failure(Remote(engine, fake, str), ask(sampling=Sampling(12, min_tokens=2)))
+        assert (error.status, error.code, error.param) == (400, "unsupported_parameter", "min_tokens")
+        assert fake.requests == []
 
 
 BIASED = Sampling(max_tokens=12, temperature=0.0, logit_bias={5: -100.0})
@@ -218,7 +251,9 @@ async def test_behind_a_router_that_leaves_fields_out_only_what_comes_through_is
         assert engine.info.constraints == {"json_schema", "json_object", "regex", "ebnf"}
         assert (engine.info.logit_bias, engine.info.defers_constraints) == (False, False)
         assert "leaves out fields" in caplog.text
-    async with connected(FakeSGLang(behind_lossy_router=True, grammar_backend="outlines")) as engine:
+    async with connected(
+        FakeSGLang(arguments=Arguments(grammar_backend="outlines"), behind_lossy_router=True)
+    ) as engine:
         assert engine.info.constraints == {"json_schema", "json_object", "regex"}
     caplog.clear()
     async with connected(FakeSGLang(reasoning_parser="qwen3")) as engine:
@@ -253,14 +288,69 @@ async def test_what_would_get_lost_on_the_way_is_refused(changes: dict[str, Any]
         assert fake.requests == []
 
 
-async def test_smaller_kv_pool_is_the_context_limit() -> None:
+PLACES = [Arguments(context_length=512), Arguments(max_total_tokens=300)] + [
+    Arguments(context_length=512, max_total_tokens=pool, page_size=page)
+    for page in (16, 64)
+    for pool in (400, 560, 2048)
+]
+
+
+@pytest.mark.parametrize("arguments", PLACES, ids=str)
+async def test_what_fits_by_our_count_is_served_whole_and_what_does_not_is_refused(arguments: Arguments) -> None:
+    """Records 49 and 67 for the last places of the context, which SGLang cuts short without a word."""
+    fake = FakeSGLang(arguments=arguments)
+    async with connected(fake) as engine:
+        context, longest = engine.info.context_length, engine.info.max_prompt_tokens
+        assert longest == arguments.max_req_input_len - 1
+        for prompt in {1, context - 40, context - 1, min(longest, context - 1)} - {
+            n for n in (context - 1,) if n > longest
+        }:
+            chunks = await collect(engine, ask([5] * prompt, context - prompt))
+            assert len(ids_of(chunks)) == context - prompt
+        fake.requests.clear()
+        for prompt, reply, param in ((longest + 1, 1, "prompt"), (1, context, "max_tokens"), (context, 1, None)):
+            _, error = await failure(Remote(engine, fake, str), ask([5] * prompt, reply))
+            assert (error.status, error.code) == (400, "context_length_exceeded")
+            assert param in (None, error.param)
+        assert fake.requests == []
+
+
+async def test_limits_without_the_servers_word_are_those_of_the_checkpoint() -> None:
+    assert limits({}, 4096) == (4094, 4089)
+    assert limits({"max_req_input_len": 994}, 2048) == (998, 993)
+    assert limits({"max_req_input_len": 8186}, 2000) == (2000, 8185)
+    with pytest.raises(EngineStartError, match="--model-path"):
+        limits({}, None)
+
+
+@pytest.mark.parametrize("tokens_per_event", [(1,), (3,), (50,)])
+@pytest.mark.parametrize("logprobs", [None, 2])
+async def test_stop_id_ends_the_reply_though_end_tokens_are_ignored(
+    fake: FakeSGLang, tokens_per_event: tuple[int, ...], logprobs: int | None
+) -> None:
+    """SGLang looks for no stop ids then, so the rest is aborted here."""
+    fake.model.behaviour.tokens_per_event = tokens_per_event
+    free = fake.model.reply_ids([LONG, 1])
+    stop = free[4]
+    sampling = Sampling(40, temperature=0.0, ignore_eos=True, stop_token_ids=(stop,))
+    async with connected(fake) as engine:
+        request = ask([LONG, 1], sampling=sampling, logprobs=logprobs)
+        chunks = await collect(engine, request)
+        assert ids_of(chunks) == free[: free.index(stop) + 1]
+        assert chunks[-1].finish == Finish("stop", stop)
+        assert logprobs is None or [entry.token_id for c in chunks for entry in c.logprobs or ()] == ids_of(chunks)
+        whole = len(free[:40]) <= tokens_per_event[0]
+        assert await Remote(engine, fake, str).aborted([] if whole else [request.request_id])
+
+
+async def test_constraint_is_not_sent_with_ignored_end_tokens() -> None:
+    """SGLang would write on behind the end of the grammar."""
     fake = FakeSGLang()
-    async with serving(fake) as url:
-        fake.server_info = lambda: {"context_length": 4096, "max_req_input_len": 994}  # type: ignore[method-assign]
-        engine = SGLangEngine(url, ModelFacts(VOCAB, context_length=2048))
-        await engine.start()
-        assert engine.info.context_length == 1000
-        await engine.stop()
+    sampling = Sampling(12, temperature=0.0, ignore_eos=True)
+    async with connected(fake) as engine:
+        await collect(engine, ask(sampling=sampling, constraint=Constraint("regex", "a")))
+        await collect(engine, ask(sampling=sampling))
+    assert [body["sampling_params"]["ignore_eos"] for body in fake.requests] == [False, True]
 
 
 async def test_start_says_where_nothing_listens() -> None:

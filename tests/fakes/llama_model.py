@@ -63,7 +63,7 @@ def request_of(prompt: Sequence[int], params: dict[str, Any]) -> EngineRequest:
             presence_penalty=params["presence_penalty"],
             frequency_penalty=params["frequency_penalty"],
             repetition_penalty=params["repetition_penalty"],
-            seed=params.get("sampling_seed"),
+            seed=params.get("seed"),
             stop_token_ids=tuple(params["stop_token_ids"]),
             logit_bias={int(token): bias for token, bias in (params.get("logit_bias") or {}).items()},
             ignore_eos=params["ignore_eos"],

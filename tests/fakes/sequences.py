@@ -6,7 +6,8 @@ What is in here is true of any engine; how SGLang and vLLM spell it is in ``sgla
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import itertools
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -76,6 +77,7 @@ class FakeModel:
     vocab: int = VOCAB
     running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     dead: bool = False
+    dice: Iterator[int] = field(default_factory=itertools.count)
     _slots: asyncio.Semaphore | None = None
 
     def reply_ids(self, prompt: Sequence[int]) -> list[int]:
@@ -88,7 +90,8 @@ class FakeModel:
         return ids
 
     def start(self, name: str, prompt: Sequence[int], params: dict[str, Any]) -> asyncio.Queue[Step]:
-        """Begin a sequence: ``params`` are ``max_tokens``, ``stop_token_ids`` and ``ignore_eos``."""
+        """Begin a sequence: ``params`` are ``max_tokens``, ``temperature``, ``seed``, ``stop_token_ids`` and
+        ``ignore_eos``."""
         if self.dead or any(not 0 <= token < self.vocab for token in prompt):
             self.dead = True  # as SGLang on a CPU does
             raise ConnectionError("the engine is dead")
@@ -110,6 +113,8 @@ class FakeModel:
         try:
             async with self._slots:
                 await asyncio.sleep(how.first_delay + (how.slow_delay if prompt[0] == SLOW else 0))
+                if not params["max_tokens"]:
+                    steps.put_nowait(Step([], [], "length"))
                 for index, new in enumerate(self._batches(prompt, params)):
                     if how.silent_after is not None and index >= how.silent_after:
                         await asyncio.Event().wait()
@@ -123,6 +128,9 @@ class FakeModel:
 
     def _batches(self, prompt: list[int], params: dict[str, Any]) -> list[list[int]]:
         ids = self.reply_ids(prompt)
+        if params.get("temperature", 0.0) > 0.0:
+            seed = params.get("seed")
+            ids = self.reply_ids([*prompt, next(self.dice) if seed is None else seed])
         if self.behaviour.eos_after is not None and not params["ignore_eos"]:
             ids = [*ids[: self.behaviour.eos_after], EOS]
         ids = ids[: params["max_tokens"]]

@@ -1,4 +1,4 @@
-"""A server that speaks SGLang 0.5.23's native API as ``docs/engines.md`` describes it."""
+"""A server that speaks SGLang 0.5.23's native API, and refuses what that refuses (``sglang_checks.py``)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,9 @@ from typing import Any
 
 from tests.fakes.asgi import Broken, Receive, Send, read_body, send_json, send_stream
 from tests.fakes.sequences import FakeModel, Step, framed, logprob_of, logprobs_of
+from tests.fakes.sglang_checks import SAMPLING_KEYS, Arguments, given_up, refused_at_once
 
-SAMPLING_KEYS = frozenset(
-    {"max_new_tokens", "min_new_tokens", "stop", "stop_token_ids", "stop_regex", "temperature", "top_p", "top_k"}
-    | {"min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "n", "json_schema", "regex", "ebnf"}
-    | {"structural_tag", "ignore_eos", "skip_special_tokens", "spaces_between_special_tokens", "no_stop_trim"}
-    | {"stream_interval", "logit_bias", "sampling_seed", "custom_params"}
-)
-
+GARBAGE = 313
 SCORES = ("return_logprob", "top_logprobs_num", "logprob_start_len")
 LOST = frozenset({"require_reasoning", "routed_dp_rank", "cache_salt", "max_thinking_tokens", "x_custom"})
 LOST_SAMPLING = frozenset(
@@ -30,17 +25,17 @@ LOST_SAMPLING = frozenset(
 class FakeSGLang:
     """An SGLang server.
 
-    ``incremental`` is ``--incremental-streaming-output``. A client that leaves before it aborts has its request
-    forgotten by name, and the sequence runs to its end: that is how zombies came to be. ``notices_leaving`` is the
-    seconds after which the server itself ends such a sequence (2 in 0.5.23), None for never. A ``prefill`` server
-    makes one token.
+    ``incremental`` is ``--incremental-streaming-output``, ``rust`` the front end of ``SGLANG_RUST_SERVER=1``. A client
+    that leaves before it aborts has its request forgotten by name, and the sequence runs to its end: that is how
+    zombies came to be. ``notices_leaving`` is the seconds after which the server itself ends such a sequence (2 in
+    0.5.23), None for never. A ``prefill`` server makes one token.
     """
 
     model: FakeModel = field(default_factory=FakeModel)
+    arguments: Arguments = field(default_factory=Arguments)
     incremental: bool = False
+    rust: bool = False
     reasoning_parser: str | None = None
-    grammar_backend: str = "xgrammar"
-    context_length: int = 4096
     modern: bool = True
     """False: only the endpoints' older names."""
     healthy: bool = True
@@ -86,12 +81,7 @@ class FakeSGLang:
         }
 
     def server_info(self) -> dict[str, Any]:
-        return {
-            "context_length": self.context_length,
-            "max_req_input_len": self.context_length - 6,
-            "grammar_backend": self.grammar_backend,
-            "version": "0.5.23",
-        }
+        return {**self.arguments.told(), "version": "0.5.23"}
 
     def abort(self, rid: str) -> None:
         self.aborts.append(rid)
@@ -116,9 +106,11 @@ class FakeSGLang:
             return
         rid = body["rid"]
         scores = {name: body[name] for name in SCORES if name in body}
-        wanted = {"max_tokens": 1 if self.prefill else params["max_new_tokens"], **params, **scores}
+        if refused := refused_at_once(body, self.arguments):
+            await send_stream(receive, send, framed(_only(self._error_event(refused, 400)), how))
+            return
         try:
-            steps = self.model.start(rid, body["input_ids"], wanted)
+            steps = self.model.start(rid, body["input_ids"], {**self._run_params(body), **scores})
         except ConnectionError:
             raise Broken from None
         self._known.add(rid)
@@ -130,19 +122,29 @@ class FakeSGLang:
             await asyncio.sleep(self.notices_leaving or 0.0)
         self.model.abort(rid)
 
+    def _run_params(self, body: dict[str, Any]) -> dict[str, Any]:
+        """What the sequence obeys of what was sent."""
+        params = body["sampling_params"]
+        limit = self.arguments.reply_limit(len(body["input_ids"]), params["max_new_tokens"])
+        obeyed = {**params, "max_tokens": 1 if self.prefill else limit}
+        if params.get("ignore_eos"):
+            obeyed["stop_token_ids"] = []
+        if self.arguments.deterministic:
+            obeyed["seed"] = params.get("sampling_seed")
+        return obeyed
+
     async def _events(self, body: dict[str, Any], steps: asyncio.Queue[Step]) -> AsyncIterator[bytes]:
         how, index = self.model.behaviour, 0
-        bad = bad_constraint(body["sampling_params"])
+        bad = given_up(body, self.arguments)
         while True:
-            if bad or index == how.abort_after:
-                meta = self._meta(body, Step([], []))
-                status = 400 if bad else how.error_status
-                meta["finish_reason"] = {"type": "abort", "message": bad or how.message, "status_code": status}
-                yield json.dumps({"text": "", "output_ids": [], "meta_info": meta}).encode()
+            if bad:
+                yield self._given_up(body, bad, 400)
+                break
+            if index == how.abort_after:
+                yield self._given_up(body, how.message, how.error_status)
                 break
             if index == how.error_after:
-                error = {"message": how.message, "type": "x", "code": how.error_status, "retryable": how.retryable}
-                yield json.dumps({"error": error}).encode()
+                yield self._error_event(how.message, how.error_status)
                 break
             if index == how.garbage_after:
                 yield b'{"output_ids": [1, 2'
@@ -151,9 +153,10 @@ class FakeSGLang:
                 break
             step = await steps.get()
             if step.refused:
-                meta = self._meta(body, Step([], []))
-                meta["finish_reason"] = {"type": "abort", "status_code": step.refused[0], "message": step.refused[1]}
-                yield json.dumps({"text": "", "output_ids": [], "meta_info": meta}).encode()
+                yield self._given_up(body, step.refused[1], step.refused[0])
+                break
+            if step.finish == "abort" and self.rust:
+                yield self._error_event("client disconnected", 499)
                 break
             if index == how.cut_after:
                 yield self._event(body, step)[:20]
@@ -163,6 +166,20 @@ class FakeSGLang:
             if step.finish is not None:
                 break
         yield b"[DONE]"
+
+    def _given_up(self, body: dict[str, Any], message: str, status: int | None) -> bytes:
+        """With an id that nobody asked for, and counts that are not the prompt's."""
+        if self.rust:
+            return self._error_event(message, status)
+        meta = self._meta(body, Step([GARBAGE], [GARBAGE])) | {"prompt_tokens": 1}
+        meta["finish_reason"] = {"type": "abort", "message": message, "status_code": status, "err_type": "X"}
+        return json.dumps({"text": "?", "output_ids": [GARBAGE], "meta_info": meta}).encode()
+
+    def _error_event(self, message: str, status: int | None) -> bytes:
+        error: dict[str, Any] = {"message": message, "code": status}
+        if not self.rust:
+            error |= {"type": "invalid_request_error", "retryable": self.model.behaviour.retryable}
+        return json.dumps({"error": error}).encode()
 
     def _event(self, body: dict[str, Any], step: Step) -> bytes:
         ids = step.new if self.incremental else step.ids
@@ -229,14 +246,6 @@ class FakeSGLang:
         return found
 
 
-def bad_constraint(params: dict[str, Any]) -> str:
-    """Why a grammar does not compile; "" where it does."""
-    for key in ("json_schema", "structural_tag"):
-        if key in params:
-            try:
-                json.loads(params[key])
-            except ValueError:
-                return f"Failed to compile {key} grammar: Invalid JSON"
-            if '"$ref"' in params[key]:
-                return f"Failed to compile {key} grammar: cannot resolve $ref"
-    return ""
+async def _only(event: bytes) -> AsyncIterator[bytes]:
+    yield event
+    yield b"[DONE]"

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.fakes.asgi import Broken, Receive, Send, read_body, send_json, send_stream
 from tests.fakes.sequences import EOS, VOCAB, FakeModel, Step, framed, logprob_of, logprobs_of
-from tests.fakes.sglang_fake import bad_constraint
+from tests.fakes.sglang_checks import bad_json
 
 
 @dataclass
@@ -79,8 +79,8 @@ class FakeVLLM:
         outputs = params.get("structured_outputs") or {}
         if len(outputs) > 1:
             return error_body(400, "structured_outputs: exactly one")
-        spelled = {"json_schema": outputs["json"]} if "json" in outputs else outputs
-        return error_body(400, bad) if (bad := bad_constraint(spelled)) else None
+        values = (outputs[kind] for kind in ("json", "structural_tag") if kind in outputs)
+        return next((error_body(400, f"grammar error: {bad}") for value in values if (bad := bad_json(value))), None)
 
     async def _events(self, body: dict[str, Any], name: str, steps: asyncio.Queue[Step]) -> AsyncIterator[bytes]:
         how, index, made = self.model.behaviour, 0, 0

@@ -25,7 +25,7 @@ from paraserve.formats.output import parser_for
 from paraserve.formats.reading.literals import LiteralReader
 from paraserve.formats.reading.reply_parser import ReplyParser
 from paraserve.formats.spec import Format
-from paraserve.formats.types import FinishReason, ToolSpec
+from paraserve.formats.types import TextEnd, ToolSpec
 
 SAVE_NOTE = ToolSpec(
     "save_note",
@@ -151,7 +151,7 @@ def is_prefix_of_object(text: str) -> bool:
 
 
 def parse(
-    format: Format, chunks: str | Sequence[str], reason: FinishReason = "stop", **options: Any
+    format: Format, chunks: str | Sequence[str], reason: TextEnd = "stop", **options: Any
 ) -> tuple[Folded, ReplyParser]:
     """Run a parser over chunks (a string is one chunk), with the tools above unless told otherwise."""
     options.setdefault("tools", TOOLS)
@@ -177,7 +177,7 @@ def random_split(text: str, seed: int) -> list[str]:
     return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
 
-def parse_invariant(format: Format, text: str, reason: FinishReason = "stop", **options: Any) -> Folded:
+def parse_invariant(format: Format, text: str, reason: TextEnd = "stop", **options: Any) -> Folded:
     """The result of the text, checked to be the same in every split."""
     whole, parser = parse(format, text, reason, **options)
     for chunks in every_split(text):

@@ -11,7 +11,7 @@ from paraserve.formats.declared.response_template import read_response_template
 from paraserve.formats.families import FORMATS
 from paraserve.formats.output import parser_for
 from paraserve.formats.spec import Elements, Format, JsonEnvelope, JsonObject, Parameters, Text, pieces
-from paraserve.formats.types import FinishReason, ReplyStart, ToolSpec
+from paraserve.formats.types import ReplyStart, TextEnd, ToolSpec
 from tests.formats.declared_templates import DECLARED
 from tests.formats.formats_kit import TOOLS, WITH_CALLS, each, parse
 from tests.formats.golden_replies import CALLS, REPLIES
@@ -181,7 +181,7 @@ TYPED = ToolSpec(
 
 @each(IN_ELEMENTS)
 @pytest.mark.parametrize("reason", ["length", "abort"])
-def test_what_a_cut_leaves_of_tagged_arguments_is_a_prefix_of_the_whole(format: Format, reason: FinishReason) -> None:
+def test_what_a_cut_leaves_of_tagged_arguments_is_a_prefix_of_the_whole(format: Format, reason: TextEnd) -> None:
     """No half of a tag in a value, and no value of another type than the whole one has."""
     values = {
         "word": "x < y",

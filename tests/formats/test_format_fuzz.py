@@ -13,7 +13,7 @@ import pytest
 
 from paraserve.formats.families import FORMATS
 from paraserve.formats.spec import Format, JsonEnvelope
-from paraserve.formats.types import FinishReason, ReplyStart
+from paraserve.formats.types import ReplyStart, TextEnd
 from tests.formats.formats_kit import TOOLS, Folded, parse, random_split
 from tests.formats.golden_replies import REPLIES
 
@@ -80,7 +80,7 @@ FRAGMENTS = [
     ],
     *["\n", "\n\n", " ", "\t", "\r\n", "json\n"],
 ]
-REASONS: tuple[FinishReason, ...] = ("stop", "length", "abort")
+REASONS: tuple[TextEnd, ...] = ("stop", "length", "abort")
 
 
 def soup(format: Format, chooser: random.Random) -> str:

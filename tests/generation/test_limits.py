@@ -57,6 +57,16 @@ def test_a_prompt_that_leaves_no_room_is_refused_whatever_the_limit(prompt_token
     assert "maximum context length is 1000 tokens" in error.message
 
 
+@pytest.mark.parametrize("requested", [None, 0, 1])
+def test_a_prompt_that_the_engine_alone_has_no_room_for_is_refused(requested: int | None) -> None:
+    """SGLang refuses a prompt of the last places of the context, which a shorter one's reply may fill."""
+    assert limit(prompt_tokens=995, longest_prompt=995) == 5
+    error = refusal(prompt_tokens=996, longest_prompt=995, requested=requested, overflow_status=413)
+    assert (error.status, error.code, error.param) == (413, "context_length_exceeded", "messages")
+    for number in ("1000", "996", "995"):
+        assert number in error.message
+
+
 def test_the_overflow_status_is_for_the_prompt_alone() -> None:
     assert refusal(prompt_tokens=1001, overflow_status=413).status == 413
     assert refusal(requested=301, overflow_status=413).status == 400

@@ -9,6 +9,7 @@ import pytest
 
 from paraserve.engines.base import EngineChunk, EngineError
 from paraserve.generation.ready import MOST, ReadyChunks
+from tests.waiting import PATIENCE
 
 
 class Source:
@@ -70,7 +71,7 @@ async def test_a_chunk_on_an_idle_stream_comes_alone_and_at_once() -> None:
     ready = ReadyChunks(source.chunks())
     for token_id in range(3):
         asyncio.get_running_loop().call_later(0.005, source.put, token_id)
-        assert ids(await asyncio.wait_for(take(ready), 1)) == [token_id]
+        assert ids(await asyncio.wait_for(take(ready), PATIENCE)) == [token_id]
     source.queue.put_nowait(None)
     assert await ready == []
     await ready.aclose()

@@ -12,6 +12,7 @@ from paraserve.observability.metrics import policy_label
 from tests.api.wire import CHAT, USER, LeavingClient, post
 from tests.observability.scrape import scrape, scrape_app
 from tests.toy import client, deployment, engine, reply
+from tests.waiting import PATIENCE, until
 
 MODES = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 TOOLS = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]
@@ -59,12 +60,10 @@ async def test_requests_that_nobody_saw_the_end_of_count(stream: bool, stops: bo
     scripted = engine(reply("abc", hang_after=0))
     app = create_app(deployment(scripted, openai_force_tool_choice_auto=True))
     leaving = LeavingClient(app, CHAT, stream=stream, messages=USER, **FORCED)
-    async with asyncio.timeout(1):
-        while not scripted.running:  # noqa: ASYNC110 - the spy has no event
-            await asyncio.sleep(0.001)
+    await until(lambda: scripted.running)
     if stops:
         leaving.task.cancel()
-        await asyncio.wait({leaving.task}, timeout=1)
+        await asyncio.wait({leaving.task}, timeout=PATIENCE)
     else:
         await leaving.leave()
     assert scrape_app(app).value("policy_applied_total", policy=NAME) == 1

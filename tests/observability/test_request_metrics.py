@@ -16,6 +16,7 @@ from paraserve.protocol.errors import RequestError
 from tests.api.wire import CHAT, COMPLETIONS, USER, LeavingClient, post
 from tests.observability.scrape import scrape, scrape_app
 from tests.toy import client, deployment, engine, reply
+from tests.waiting import until
 
 MODES = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 ENDPOINTS = pytest.mark.parametrize("path", [CHAT, COMPLETIONS], ids=["chat", "completions"])
@@ -29,9 +30,7 @@ def word(flag: bool) -> str:
 
 
 async def until_running(scripted: ScriptedEngine, count: int) -> None:
-    async with asyncio.timeout(1):
-        while scripted.running < count:  # noqa: ASYNC110 - the spy has no event
-            await asyncio.sleep(0.001)
+    await until(lambda: scripted.running >= count)
 
 
 @MODES
@@ -78,10 +77,10 @@ async def test_times_have_one_observation_a_request_and_one_gap_between_tokens(s
     for name in ("time_to_first_token", "request_duration", "prompt_preparation", "engine"):
         assert seen.value(f"{name}_seconds_count", **where) == 1
     assert seen.value("inter_token_latency_seconds_count", **where) == 9
-    assert 0.05 < seen.value("inter_token_latency_seconds_sum", **where) < 0.3
     first, engine_time = (seen.value(f"{name}_seconds_sum") for name in ("time_to_first_token", "engine"))
+    assert 0.05 < seen.value("inter_token_latency_seconds_sum", **where) < engine_time
     assert 0.03 <= first < engine_time <= seen.value("request_duration_seconds_sum")
-    assert seen.value("prompt_preparation_seconds_sum") < first
+    assert 0 < seen.value("prompt_preparation_seconds_sum") < seen.value("request_duration_seconds_sum")
 
 
 @pytest.mark.parametrize(
@@ -123,8 +122,7 @@ async def test_the_wait_for_a_place_is_seen_while_it_lasts_and_timed_after() -> 
     app = create_app(deployment(scripted, max_concurrent_requests=1))
     first = LeavingClient(app, CHAT, messages=USER)
     second = LeavingClient(app, CHAT, messages=USER)
-    await asyncio.sleep(0.02)
-    assert scrape_app(app).value("requests_queued") == 1
+    await until(lambda: scrape_app(app).value("requests_queued") == 1)
     await asyncio.gather(first.task, second.task)
     seen = scrape_app(app)
     assert seen.value("requests_queued") == 0
@@ -250,7 +248,7 @@ async def test_tokens_of_a_reply_that_runs_are_counted_at_the_scrape_and_once(pa
     default = {"messages": USER} if path == CHAT else {"prompt": "hi"}
     leaving = LeavingClient(app, path, stream=stream, **default)
     await until_running(scripted, 1)
-    await asyncio.sleep(0.02)
+    await until(lambda: scrape_app(app).value("completion_tokens_total") == 4)
     for _ in range(2):
         seen = scrape_app(app)
         assert seen.value("completion_tokens_total") == 4
@@ -314,11 +312,9 @@ async def test_a_blocked_event_loop_shows_as_lag() -> None:
     watch = asyncio.ensure_future(watch_event_loop(app.state.metrics, interval=0.01))
     await asyncio.sleep(0.005)
     time.sleep(0.06)  # noqa: ASYNC251 - the fault that the metric is for
-    await asyncio.sleep(0.03)
+    await until(lambda: scrape_app(app).value("event_loop_lag_seconds_sum") > 0.03)
     watch.cancel()
-    seen = scrape_app(app)
-    assert seen.value("event_loop_lag_seconds_count") >= 1
-    assert seen.value("event_loop_lag_seconds_sum") > 0.03
+    assert scrape_app(app).value("event_loop_lag_seconds_count") >= 1
 
 
 @pytest.mark.parametrize(("opened", "status"), [(True, 200), (False, 401)])

@@ -12,6 +12,7 @@ from paraserve.deployment import Deployment
 from paraserve.engines.scripted.engine import ScriptedEngine, ScriptedReply
 from paraserve.settings import load_settings
 from tests import toy
+from tests.waiting import PATIENCE
 
 PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
@@ -161,5 +162,5 @@ async def send(
         "client": ("127.0.0.1", 1),
         "server": ("toy", 80),
     }
-    await asyncio.wait_for(app(scope, receive, take), 10)
+    await asyncio.wait_for(app(scope, receive, take), PATIENCE)
     return result

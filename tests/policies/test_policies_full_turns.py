@@ -46,6 +46,7 @@ class Model:
         reply = ScriptedReply(token_ids=[*tokenizer.encode(text), end])
         info = EngineInfo(
             context_length=sizes.get("context_length", 8192),
+            max_prompt_tokens=sizes.get("max_prompt_tokens"),
             vocab_size=tokenizer.vocab_size,
             eos_token_ids=self.checkpoint.eos_token_ids,
             constraints=frozenset({"lark", "structural_tag"}),
@@ -138,17 +139,25 @@ async def test_a_glm_turn_that_is_forced_without_the_policy_has_a_grammar(glm: M
     assert got.policies is None
 
 
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"context_length": 150},
+        {"context_length": 150, "max_prompt_tokens": 145},
+        {"context_length": 1000, "max_prompt_tokens": 150},
+    ],
+)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_a_glm_input_that_is_too_long_is_413_with_both_numbers(glm: Model, stream: bool) -> None:
+async def test_a_glm_input_that_is_too_long_is_413_with_both_numbers(
+    glm: Model, stream: bool, sizes: dict[str, int]
+) -> None:
     body = {"messages": [{"role": "user", "content": "word " * 200}]}
-    got = await glm.turn(
-        body, "x", flags="--openai-glm-compat", path="models/GLM-4.5", stream=stream, context_length=150
-    )
+    got = await glm.turn(body, "x", flags="--openai-glm-compat", path="models/GLM-4.5", stream=stream, **sizes)
     assert got.engine.requests == []
     assert (got.status, got.streams) == (413, False)
     assert got.error is not None
     assert got.error["code"] == "context_length_exceeded"
-    assert "maximum context length is 150 tokens" in got.error["message"]
+    assert f"maximum context length is {sizes['context_length']} tokens" in got.error["message"]
     assert got.policies == "glm-compat"
 
 

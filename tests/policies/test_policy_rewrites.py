@@ -235,7 +235,7 @@ UNCHANGED = [
     (THINK, GLM_ALWAYS, {"reasoning_effort": "low"}),
     (THINK, OTHER, {"reasoning_effort": "low"}),
     ("--openai-kimi-tool-call-ids", OTHER, {"messages": tool_chat("ok")}),
-    ("--openai-kimi-tool-call-ids", KIMI, {"messages": [{"role": "tool", "tool_call_id": "x", "content": ""}]}),
+    ("--openai-kimi-tool-call-ids", KIMI, {"messages": [{"role": "user", "content": "x"}]}),
     ("--openai-chat-default-max-tokens 9 --openai-streaming-error-preflight", KIMI, {}),
 ]
 
@@ -299,6 +299,7 @@ VERIFIER = [
 SPELLINGS = {
     "the vendor's field": lambda on: {"thinking": {"type": "enabled" if on else "disabled"}},
     "template variable": lambda on: {"chat_template_kwargs": {"thinking": on}},
+    "effort": lambda on: {"reasoning_effort": "high" if on else "none"},
 }
 REJECT = f"{COMPAT} --openai-kimi-sampling reject"
 

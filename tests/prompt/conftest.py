@@ -8,7 +8,6 @@ import pytest
 
 from paraserve.prompt.chat import ChatPrompt
 from paraserve.prompt.state import StartMarkers
-from paraserve.prompt.template import ChatTemplate
 from paraserve.tokenizers.checkpoint import Checkpoint
 from tests.prompt.byte_tokenizer import ByteTokenizer
 
@@ -22,7 +21,7 @@ def make_prompt() -> Iterator[Callable[..., ChatPrompt]]:
         checkpoint = Checkpoint(
             path=Path("model"),
             tokenizer=tokenizer or ByteTokenizer(),
-            templates={"default": ChatTemplate.compile(source)},
+            templates={"default": source},
             special_tokens=special_tokens or {"bos_token": "<s>", "eos_token": "</s>"},
         )
         prompt = ChatPrompt(checkpoint, markers=StartMarkers((("<think>", "</think>"),)), **arguments)

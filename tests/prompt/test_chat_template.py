@@ -5,8 +5,9 @@ import threading
 import pytest
 
 from paraserve.prompt import template as template_module
-from paraserve.prompt.errors import CheckpointError, PromptError
+from paraserve.prompt.errors import PromptError
 from paraserve.prompt.template import ChatTemplate
+from paraserve.tokenizers.base import CheckpointError
 from tests.prompt.own_templates import PLAIN
 from tests.prompt.reference_jinja import render as reference_render
 

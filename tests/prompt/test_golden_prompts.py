@@ -10,10 +10,7 @@ import pytest
 
 from paraserve.prompt.chat import ChatPrompt
 from paraserve.prompt.state import StartMarkers
-from paraserve.prompt.template import ChatTemplate
-from paraserve.tokenizers.checkpoint import Checkpoint
-from paraserve.tokenizers.huggingface import HuggingFaceTokenizer
-from paraserve.tokenizers.tiktoken import TiktokenTokenizer
+from paraserve.tokenizers.checkpoint import Checkpoint, load_checkpoint
 from tests.prompt.byte_tokenizer import ByteTokenizer
 from tests.prompt.matrix_cases import ARGUMENTS, TOOLS, call, parts
 from tests.prompt.reference_jinja import render
@@ -188,10 +185,9 @@ def real_tokenizers(shared_assets: Path) -> dict[str, Any]:
     """The real ones, loaded once."""
     directory = shared_assets / "tokenizers"
     loaded: dict[str, Any] = {
-        name: HuggingFaceTokenizer.from_directory(directory / name)
-        for name in ("glm-4.5", "qwen3", "deepseek-v3.1", "llama-3.1")
+        name: load_checkpoint(directory / name).tokenizer for name in ("glm-4.5", "qwen3", "deepseek-v3.1", "llama-3.1")
     }
-    return loaded | {"kimi-k2": TiktokenTokenizer.from_directory(directory / "kimi-k2")}
+    return loaded | {"kimi-k2": load_checkpoint(directory / "kimi-k2").tokenizer}
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +202,7 @@ def golden(shared_assets: Path, real_tokenizers: dict[str, Any]) -> Callable[[st
             checkpoint = Checkpoint(
                 Path(name),
                 tokenizer,
-                {"default": ChatTemplate.compile(source)},
+                {"default": source},
                 {"bos_token": "<s>", "eos_token": "</s>"},
             )
             markers = (("<think>", "</think>"),)

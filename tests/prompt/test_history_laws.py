@@ -70,7 +70,7 @@ def conversations(draw):
 def prompts():
     made = {}
     for name, source in TEMPLATES.items():
-        templates = {"default": ChatTemplate.compile(source)}
+        templates = {"default": source}
         made[name] = ChatPrompt(Checkpoint(name, ByteTokenizer(), templates))
     yield made
     for prompt in made.values():

@@ -54,7 +54,7 @@ def models(shared_assets: Path) -> Iterator[dict[str, Model]]:
         if format is None or format.reasoning is None or format.reasoning.open.strip() not in source_of(path):
             continue
         opening, closing = format.reasoning.open.strip(), format.reasoning.close.strip()
-        checkpoint = Checkpoint(path, ByteTokenizer(), {"default": ChatTemplate.compile(source)}, {"bos_token": "<s>"})
+        checkpoint = Checkpoint(path, ByteTokenizer(), {"default": source}, {"bos_token": "<s>"})
         prompt = ChatPrompt(checkpoint, markers=StartMarkers.of(format))
         made[path.stem] = Model(format, prompt, opening, closing)
     assert len(made) > 35

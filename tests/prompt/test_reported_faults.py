@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-import time
+import threading
 from pathlib import Path
 
 import msgspec
@@ -11,11 +11,11 @@ import pytest
 from paraserve.formats.types import ReplyStart
 from paraserve.prompt.chat import ChatPrompt, PromptSettings
 from paraserve.prompt.errors import PromptError
-from paraserve.prompt.template import ChatTemplate
 from paraserve.tokenizers.checkpoint import Checkpoint
 from tests.prompt.byte_tokenizer import ByteTokenizer
 from tests.prompt.own_templates import LISTS, PLAIN, STRICT
 from tests.prompt.requests import asked
+from tests.waiting import PATIENCE
 
 USER = {"role": "user", "content": "hi"}
 TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {}}}}]
@@ -250,13 +250,10 @@ def test_input_image_is_an_image_like_any_other(make_prompt):
         assert prepared.media[0].url == "https://x.test/a.png"
 
 
-def test_empty_strings_pass_and_an_empty_conversation_is_named(make_prompt):
+def test_empty_strings_pass(make_prompt):
     prompt = make_prompt(PLAIN)
     assert prompt.prepare(asked([{"role": "user", "content": ""}])).text.startswith("[user]\n")
     assert prompt.prepare(asked([{"role": "assistant", "content": "x"}])).text.startswith("[assistant]x")
-    with pytest.raises(PromptError) as caught:
-        prompt.prepare(asked([]))
-    assert caught.value.param == "messages"
     assert "None" not in prompt.prepare(asked(turn(content=[]))).text
 
 
@@ -300,31 +297,6 @@ def test_normalization_off_gives_the_template_the_clients_own_messages(make_prom
     prepared = prompt.prepare(asked(turn(content=None)))
     assert "[assistant]None" in prepared.text
     assert prepared.normalizations == ()
-
-
-@pytest.mark.parametrize(
-    ("messages", "param"),
-    [
-        ([USER, {"role": "tool", "tool_call_id": "c9", "content": "x"}], "messages[1].tool_call_id"),
-        ([USER, {"role": "tool", "content": "x"}], "messages[1].tool_call_id"),
-        ([{"role": "user", "content": None}], "messages[0].content"),
-        ([{"role": "user"}], "messages[0].content"),
-        ([{"role": "user", "content": [{"type": "file", "file": {}}]}], "messages[0].content[0].type"),
-        ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content[0].text"),
-        ([{"role": "user", "content": [{"type": "image_url"}]}], "messages[0].content[0]"),
-        (
-            [USER, {"role": "assistant", "tool_calls": [{"id": "x", "function": {}}]}],
-            "messages[1].tool_calls[0].function.name",
-        ),
-        ([USER, {"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}], "messages[1].tool_calls[0].id"),
-        ([USER, {"role": "function", "name": "f", "content": "x"}], "messages[1].role"),
-    ],
-)
-def test_what_is_wrong_with_a_message_is_named(make_prompt, messages, param):
-    with pytest.raises(PromptError) as caught:
-        make_prompt(LISTS, media=frozenset({"image"})).prepare(asked(messages))
-    assert caught.value.param == param
-    assert "{" not in caught.value.message
 
 
 def test_history_that_the_template_would_lose_is_refused(make_prompt):
@@ -371,7 +343,7 @@ def test_a_model_without_a_template_says_what_the_server_needs():
 
 
 def test_requests_with_tools_use_the_template_for_tools():
-    templates = {name: ChatTemplate.compile(name + " {{ tools }}") for name in ("default", "tool_use")}
+    templates = {name: name + " {{ tools }}" for name in ("default", "tool_use")}
     prompt = ChatPrompt(Checkpoint(Path("model"), ByteTokenizer(), templates))
     assert prompt.prepare(asked([USER])).text.startswith("default")
     assert prompt.prepare(asked([USER], TOOLS)).text.startswith("tool_use")
@@ -429,34 +401,22 @@ def test_a_request_is_not_changed(make_prompt):
     assert json.dumps(messages) == before
 
 
-async def largest_gap(work) -> float:
-    """The longest time that the event loop did not run during ``work``, seconds."""
-    gaps = []
-    done = asyncio.Event()
+async def test_the_event_loop_keeps_running_while_long_conversations_render(make_prompt, monkeypatch):
+    """Each waits for what only the loop gives: on it, they would wait in vain."""
+    prompt, going_on, in_time = make_prompt(PLAIN), threading.Event(), []
+    prepare = ChatPrompt.prepare
 
-    async def watch():
-        last = time.perf_counter()
-        while not done.is_set():
-            await asyncio.sleep(0.001)
-            now = time.perf_counter()
-            gaps.append(now - last)
-            last = now
+    def late(self, request, **options):
+        in_time.append(going_on.wait(PATIENCE))
+        return prepare(self, request, **options)
 
-    watcher = asyncio.create_task(watch())
-    await work
-    done.set()
-    await watcher
-    return max(gaps)
-
-
-async def test_the_event_loop_keeps_running_while_a_long_conversation_renders(make_prompt):
-    prompt = make_prompt(PLAIN)
-    texts = [{"role": role, "content": "word " * 125} for _ in range(200) for role in ("user", "assistant")]
+    monkeypatch.setattr(ChatPrompt, "prepare", late)
+    texts = [{"role": role, "content": "word " * 125} for _ in range(10) for role in ("user", "assistant")]
+    asyncio.get_running_loop().call_later(0.01, going_on.set)
     request = asked([*texts, USER], TOOLS * 40)
-    assert len(prompt.prepare(request).text) > 200_000
-    # The best of three: a machine that is busy with something else is not what is measured.
-    gaps = [await largest_gap(asyncio.gather(*(prompt.prepare_async(request) for _ in range(8)))) for _ in range(3)]
-    assert min(gaps) < 0.05
+    prepared = await asyncio.gather(*(prompt.prepare_async(request) for _ in range(8)))
+    assert {len(each.text) > 10_000 for each in prepared} == {True}
+    assert in_time == [True] * 8
 
 
 async def test_a_small_prompt_is_not_sent_through_the_pool(make_prompt):

@@ -67,6 +67,47 @@ def test_a_wrong_field_is_a_400_that_names_it_without_a_repr(fields: dict[str, A
     assert "class" not in error.message
 
 
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    ("messages", "message"),
+    [
+        ([{"role": "tool", "tool_call_id": "c9", "content": "x"}], "messages[0].tool_call_id: no assistant message"),
+        ([{"role": "tool", "content": "x"}], "messages[0].tool_call_id: a tool message needs the id"),
+        ([{"role": "user", "content": None}], "messages[0].content: a user message needs content"),
+        ([{"role": "developer"}], "messages[0].content: a developer message needs content"),
+        ([{"role": "user", "content": [{"type": "file"}]}], "messages[0].content[0].type: parts of this type are not"),
+        ([{"role": "user", "content": [{"type": "refusal"}]}], "messages[0].content[0].refusal: a refusal part needs"),
+        ([{"role": "user", "content": [{"type": "thinking"}]}], "messages[0].content[0].thinking: a thinking part"),
+        (
+            [{"role": "assistant", "tool_calls": [CALL, {**CALL, "function": {"name": ""}}]}],
+            "messages[0].tool_calls[1].function.name: a tool call needs",
+        ),
+        ([{"role": "assistant", "tool_calls": [{**CALL, "id": None}]}], "messages[0].tool_calls[0].id: a tool call"),
+        ([{"role": "function", "name": "f", "content": "x"}], "messages[0].role: the function role is not supported"),
+    ],
+)
+def test_what_is_wrong_with_a_message_is_named_and_said(messages: list[Any], message: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        decode(messages=[*USER, *messages])
+    assert caught.value.message.startswith(message.replace("messages[0]", "messages[1]"))
+    assert caught.value.param == caught.value.message.partition(":")[0]
+
+
+def test_messages_that_belong_together_are_taken_as_they_came() -> None:
+    messages = [
+        *USER,
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "x"}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "thinking", "thinking": "Hm."}, {"type": "output_text", "text": ""}],
+        },
+    ]
+    assert decode(messages=messages).messages == messages
+
+
 def test_missing_messages_are_named() -> None:
     with pytest.raises(RequestError) as caught:
         decode_chat(b"{}")
@@ -105,8 +146,9 @@ def test_messages_and_tools_keep_fields_that_no_api_names() -> None:
 def test_a_bare_image_url_becomes_the_object_form(role: str) -> None:
     bare = {"type": "image_url", "image_url": "data:image/png;base64,AAAA"}
     whole = {"type": "image_url", "image_url": {"url": "https://x.test/a.png", "detail": "low"}}
-    request = decode(messages=[{"role": role, "content": [bare, whole]}])
-    assert request.messages[0]["content"] == [
+    calls = {"role": "assistant", "tool_calls": [CALL]}
+    request = decode(messages=[calls, {"role": role, "tool_call_id": "c1", "content": [bare, whole]}])
+    assert request.messages[1]["content"] == [
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
         whole,
     ]

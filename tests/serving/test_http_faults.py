@@ -24,6 +24,7 @@ from paraserve.serving.request_head import MAX_HEAD_BYTES
 from tests.api.wire import CHAT, USER, chunks
 from tests.fakes.serving import serving
 from tests.toy import deployment, engine, reply
+from tests.waiting import PATIENCE, until
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -223,7 +224,7 @@ async def test_a_thousand_connections_without_a_request_keep_nobody_from_being_s
     where = urlsplit(url)
     silent = [await asyncio.open_connection(where.hostname, where.port) for _ in range(1000)]
     assert await serves(url)
-    ends = await asyncio.gather(*(asyncio.wait_for(reader.read(), 10) for reader, _ in silent))
+    ends = await asyncio.gather(*(asyncio.wait_for(reader.read(), PATIENCE) for reader, _ in silent))
     assert set(ends) == {b""}
     for _, writer in silent:
         writer.close()
@@ -235,7 +236,7 @@ async def test_a_kept_alive_connection_that_half_opens_is_closed_after_a_while()
         where = urlsplit(url)
         reader, writer = await asyncio.open_connection(where.hostname, where.port)
         writer.write(chat())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             assert b"200 OK" in await reader.read()
         writer.close()
 
@@ -248,16 +249,12 @@ async def test_a_client_that_closes_its_half_of_the_connection_has_left(stream: 
         where = urlsplit(url)
         reader, writer = await asyncio.open_connection(where.hostname, where.port)
         writer.write(chat(stream=stream))
-        async with asyncio.timeout(5):
-            while not scripted.running:  # noqa: ASYNC110 - the engine has no event for it
-                await asyncio.sleep(0.01)
-            writer.write_eof()
-            assert b"[DONE]" not in await reader.read()
-            while scripted.running:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: scripted.running)
+        writer.write_eof()
+        assert b"[DONE]" not in await asyncio.wait_for(reader.read(), PATIENCE)
+        await until(lambda: not (scripted.running or app.state.admission.running))
         writer.close()
         assert len(scripted.aborted) == 1
-        assert app.state.admission.running == 0
 
 
 async def test_pipelined_requests_are_answered_in_order(url: str) -> None:
@@ -279,12 +276,9 @@ async def test_a_client_that_leaves_is_noticed_by_the_request_before_a_pipelined
         where = urlsplit(url)
         _, writer = await asyncio.open_connection(where.hostname, where.port)
         writer.write(chat(stream=stream) + chat(stream=stream))
-        async with asyncio.timeout(5):
-            while not silent.running:  # noqa: ASYNC110 - the engine has no event for it
-                await asyncio.sleep(0.01)
-            writer.close()
-            while silent.running or app.state.admission.running:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: silent.running)
+        writer.close()
+        await until(lambda: not (silent.running or app.state.admission.running))
     assert len(silent.requests) == 1
 
 
@@ -315,8 +309,5 @@ async def test_a_client_that_stops_reading_is_cut_off_and_its_neighbours_are_ser
             await loop.sock_sendall(lazy, chat(stream=True, max_tokens=long, logprobs=True))
             answer = await http.post(CHAT, json={"messages": USER, "stream": True, "max_tokens": 200})
             assert len(chunks(answer.text)) > 1
-            async with asyncio.timeout(5):
-                while scripted.running:  # noqa: ASYNC110 - the engine has no event for it
-                    await asyncio.sleep(0.01)
+            await until(lambda: not (scripted.running or app.state.admission.running))
         assert len(scripted.aborted) == 1
-        assert app.state.admission.running == 0

@@ -14,6 +14,7 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 
 from paraserve.serving.tls import Certificate, CertificateError
+from tests.waiting import PATIENCE
 
 
 class Files:
@@ -68,7 +69,7 @@ async def test_new_connections_get_the_new_certificate(files: Files) -> None:
         assert await name_shown(port, files) == "first.example"
         files.renew("second.example")
         follower = asyncio.create_task(certificate.follow(every=0.01))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while await name_shown(port, files) != "second.example":
                 pass
         follower.cancel()

@@ -6,7 +6,7 @@ import pytest
 import tokenizers
 from tokenizers import models, pre_tokenizers
 
-from paraserve.prompt.errors import CheckpointError
+from paraserve.tokenizers.base import CheckpointError
 from paraserve.tokenizers.checkpoint import context_length_of, load_checkpoint
 from tests.prompt.own_templates import LISTS, PLAIN
 
@@ -43,7 +43,7 @@ def test_every_file_is_read(directory):
     assert checkpoint.context_length == 4096
     assert checkpoint.generation_config["temperature"] == 0.7
     assert checkpoint.response_template == {"x": 1}
-    assert checkpoint.templates["default"].source == PLAIN
+    assert checkpoint.templates["default"] == PLAIN
 
 
 def test_template_files_win_over_the_config_and_named_ones_stand_beside_them(directory):
@@ -51,21 +51,21 @@ def test_template_files_win_over_the_config_and_named_ones_stand_beside_them(dir
     (directory / "additional_chat_templates").mkdir()
     (directory / "additional_chat_templates" / "tool_use.jinja").write_text(PLAIN)
     templates = load_checkpoint(directory).templates
-    assert {name: template.source for name, template in templates.items()} == {"default": LISTS, "tool_use": PLAIN}
+    assert templates == {"default": LISTS, "tool_use": PLAIN}
 
 
 def test_named_templates_in_the_config(directory):
     named = [{"name": "default", "template": LISTS}, {"name": "tool_use", "template": PLAIN}]
     write(directory, "tokenizer_config.json", {"chat_template": named})
     assert set(load_checkpoint(directory).templates) == {"default", "tool_use"}
-    assert load_checkpoint(directory, chat_template="tool_use").templates["default"].source == PLAIN
+    assert load_checkpoint(directory, chat_template="tool_use").templates["default"] == PLAIN
 
 
 def test_the_operators_file_serves_every_request(directory, tmp_path):
     file = tmp_path / "mine.jinja"
     file.write_text(LISTS)
     templates = load_checkpoint(directory, chat_template=str(file)).templates
-    assert {name: template.source for name, template in templates.items()} == {"default": LISTS}
+    assert templates == {"default": LISTS}
 
 
 def test_a_checkpoint_without_a_template_loads(directory):
@@ -92,7 +92,7 @@ def test_a_tokenizer_from_elsewhere_keeps_the_models_template(directory, tmp_pat
     other.mkdir()
     (directory / "tokenizer.json").rename(other / "tokenizer.json")
     checkpoint = load_checkpoint(directory, tokenizer_path=other)
-    assert checkpoint.templates["default"].source == PLAIN
+    assert checkpoint.templates["default"] == PLAIN
     assert checkpoint.context_length == 4096
 
 

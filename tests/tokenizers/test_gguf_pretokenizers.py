@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from paraserve.tokenizers.checkpoint import load_checkpoint
 from paraserve.tokenizers.exactness import CORPUS
 from paraserve.tokenizers.gguf import gguf_tokenizer
 from paraserve.tokenizers.gguf_pretokenizers import PRE_TOKENIZERS
-from paraserve.tokenizers.huggingface import HuggingFaceTokenizer
 
 CONVERTED = {"deepseek-v3.1": "deepseek-v3", "glm-4.5": "glm4", "llama-3.1": "llama-bpe", "qwen3": "qwen2"}
 """Directories of the shared tokenizers, and the name that a converter writes for them."""
@@ -42,7 +42,7 @@ def as_gguf_metadata(document: dict[str, Any], pre: str) -> dict[str, Any]:
 def test_a_converted_vocabulary_gives_the_ids_of_its_checkpoint(shared_assets: Path, directory: str, pre: str) -> None:
     source = shared_assets / "tokenizers" / directory
     document = json.loads((source / "tokenizer.json").read_text(encoding="utf-8"))
-    original = HuggingFaceTokenizer.from_directory(source)
+    original = load_checkpoint(source).tokenizer
     rebuilt = gguf_tokenizer(Path("model.gguf"), as_gguf_metadata(document, pre))
     # GGUF knows no normalizer, and neither does llama.cpp: texts that one changes are read as they are.
     normal = document.get("normalizer") or {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from paraserve.prompt.errors import CheckpointError
+from paraserve.tokenizers.base import CheckpointError
 from paraserve.tokenizers.gguf import gguf_model, gguf_tokenizer, read_gguf_metadata
 
 

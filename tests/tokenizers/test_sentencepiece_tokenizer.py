@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from paraserve.formats.spec import Format
 from paraserve.generation.detokenize import reply_vocabulary
-from paraserve.prompt.errors import CheckpointError
 from paraserve.tokenizers import sentencepiece as sentencepiece_tokenizer
+from paraserve.tokenizers.base import CheckpointError
 from paraserve.tokenizers.checkpoint import load_checkpoint
 from paraserve.tokenizers.exactness import CORPUS
 from paraserve.tokenizers.sentencepiece import SentencePieceTokenizer

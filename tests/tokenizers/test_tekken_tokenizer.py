@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paraserve.prompt.errors import CheckpointError
+from paraserve.tokenizers.base import CheckpointError
 from paraserve.tokenizers.checkpoint import load_checkpoint
 from paraserve.tokenizers.tekken import TekkenTokenizer
 

@@ -15,8 +15,9 @@ from paraserve.formats.spec import Format
 from paraserve.generation.detokenize import reply_vocabulary
 from paraserve.tokenizers import huggingface as hf_tokenizer
 from paraserve.tokenizers import tiktoken as tiktoken_tokenizer
+from paraserve.tokenizers.checkpoint import load_checkpoint
 from paraserve.tokenizers.exactness import CORPUS, first_difference, probe_texts
-from paraserve.tokenizers.huggingface import HuggingFaceTokenizer, TokenizerFileError
+from paraserve.tokenizers.huggingface import CheckpointError, HuggingFaceTokenizer
 from paraserve.tokenizers.tiktoken import MAX_RUN_CHARS, RankEncoder, TiktokenTokenizer, _cut
 
 HUGGING_FACE = ("glm-4.5", "qwen3", "deepseek-v3.1", "llama-3.1")
@@ -192,7 +193,7 @@ def test_the_config_says_whether_plain_text_gets_a_bos(small_json, flag, first):
 
 @pytest.mark.parametrize("text", ["nope", "{}", '{"model": {"vocab": {}}, "decoder": {"type": "WordPiece"}}'])
 def test_a_file_that_is_no_tokenizer_is_named(text):
-    with pytest.raises(TokenizerFileError, match=r"^mine"):
+    with pytest.raises(CheckpointError, match=r"^mine"):
         HuggingFaceTokenizer(text, source="mine.json")
 
 
@@ -249,7 +250,7 @@ def test_a_rank_encoder_that_differs_is_not_used(rank_file, monkeypatch):
 def test_a_file_that_holds_no_ranks_is_refused(tmp_path, content):
     path = tmp_path / "tiktoken.model"
     path.write_text(content)
-    with pytest.raises(TokenizerFileError, match="no tiktoken rank file"):
+    with pytest.raises(CheckpointError, match="no tiktoken rank file"):
         TiktokenTokenizer(path, {})
 
 
@@ -263,14 +264,14 @@ def test_long_runs_are_cut_where_the_checkpoints_own_tokenizer_cuts_them():
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", HUGGING_FACE)
 def test_real_tokenizers_pass_the_check_and_match_the_goldens(name, shared_assets: Path):
-    tokenizer = HuggingFaceTokenizer.from_directory(shared_assets / "tokenizers" / name)
+    tokenizer = load_checkpoint(shared_assets / "tokenizers" / name).tokenizer
     assert tokenizer.backend == "fastokens"
     assert_goldens(name, tokenizer, shared_assets)
 
 
 @pytest.mark.heavy
 def test_kimis_tokenizer_matches_the_goldens(shared_assets: Path):
-    tokenizer = TiktokenTokenizer.from_directory(shared_assets / "tokenizers" / "kimi-k2")
+    tokenizer = load_checkpoint(shared_assets / "tokenizers" / "kimi-k2").tokenizer
     assert tokenizer.backend == "fastokens"
     assert tokenizer.vocab_size == 163_840
     assert_goldens("kimi-k2", tokenizer, shared_assets)

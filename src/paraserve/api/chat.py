@@ -16,7 +16,7 @@ from paraserve.generation.choice import TextParser
 from paraserve.prompt.chat import PreparedPrompt
 from paraserve.protocol.chat import ChatCompletionRequest, decode_chat
 from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RequestError
+from paraserve.protocol.errors import RequestError, field_error
 from paraserve.protocol.tools import CHOICE_WORDS, check_tools, tool_choice_in_force
 
 
@@ -61,11 +61,10 @@ class ChatTurn(Turn[ChatCompletionRequest]):
     async def constraint(self, prompt: PreparedPrompt) -> Constraint | None:
         constraint = await super().constraint(prompt)
         if constraint is not None and self._answer_begun(prompt):
-            raise RequestError(
-                f"continue_final_message: the answer has begun, and {constraint.param} can only be enforced from its "
-                "start",
-                param="continue_final_message",
-                code=ErrorCode.UNSUPPORTED_PARAMETER,
+            raise field_error(
+                "continue_final_message",
+                f"the answer has begun, and {constraint.param} can only be enforced from its start",
+                ErrorCode.UNSUPPORTED_PARAMETER,
             )
         return constraint
 

@@ -16,8 +16,7 @@ from paraserve.generation.choice import RawText, TextParser
 from paraserve.generation.plan import may_reason
 from paraserve.prompt.chat import PreparedPrompt
 from paraserve.protocol.completions import DEFAULT_MAX_TOKENS, CompletionRequest, decode_completion
-from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RequestError
+from paraserve.protocol.errors import field_error
 from paraserve.protocol.sampling import check_token_ids
 
 MAX_CHOICES = 1024
@@ -39,9 +38,7 @@ class CompletionTurn(Turn[CompletionRequest]):
     async def prompts(self) -> list[PreparedPrompt]:
         sent, n = self.request.prompts, self.request.n or 1
         if len(sent) * n > MAX_CHOICES:
-            raise RequestError(
-                f"prompt: more than {MAX_CHOICES} choices in one request", param="prompt", code=ErrorCode.INVALID_VALUE
-            )
+            raise field_error("prompt", f"more than {MAX_CHOICES} choices in one request")
         prompts = [await self._prompt(prompt) for prompt in sent]
         if self.request.echo:
             echoed = [
@@ -56,11 +53,7 @@ class CompletionTurn(Turn[CompletionRequest]):
         deployment = self.deployment
         ids = await deployment.encode(prompt) if isinstance(prompt, str) else prompt
         if not ids:
-            raise RequestError(
-                "prompt: is empty, and this model has no token to start from",
-                param="prompt",
-                code=ErrorCode.INVALID_VALUE,
-            )
+            raise field_error("prompt", "is empty, and this model has no token to start from")
         check_token_ids(ids, deployment.tokenizer.vocab_size, "prompt")
         start = deployment.start_of_text(ids)
         return PreparedPrompt(ids, "", start, thinks=may_reason(deployment.format, start))

@@ -8,7 +8,7 @@ not here.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal
 
 from starlette.requests import Request
@@ -51,37 +51,38 @@ def _never(_: ServerSettings) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Endpoint:
     """Args:
     path: as the router reads it.
+    name, summary, group: of the description; a page for people has none and is not described.
+    takes: type of the request's body.
+    answer: type of the 200 body, or the media type of one that is no JSON.
+    stream: type of an event's payload, where a reply can be streamed.
+    generates: replies come from the engine.
+    probe: asked every few seconds, and logged at debug when all is well.
     open: whether it is answered without a key where others ask for one.
     served: whether the operator wants it.
-    probe: asked every few seconds, and logged at debug when all is well.
-    generates: replies come from the engine.
     error: how its API says an error; OpenAI's object by default.
-    name, summary, group: of the description; a page for people has none and is not described.
-    answer: type of the 200 body, or the media type of one that is no JSON.
-    takes: type of the request's body.
-    stream: type of an event's payload, where a reply can be streamed.
     examples: name to request body.
     parameters: name of a path parameter to what it is.
     """
 
-    path: str
     method: Literal["GET", "POST"]
+    path: str
     handler: Handler
-    open: Callable[[ServerSettings], bool] = _never
-    served: Callable[[ServerSettings], bool] = _always
-    probe: bool = False
-    generates: bool = False
-    error: Callable[[RequestError], bytes] = encode_error
     name: str = ""
     summary: str = ""
     group: str = ""
-    answer: Any = None
+    _: KW_ONLY
     takes: type | None = None
+    answer: Any = None
     stream: type | None = None
+    generates: bool = False
+    probe: bool = False
+    open: Callable[[ServerSettings], bool] = _never
+    served: Callable[[ServerSettings], bool] = _always
+    error: Callable[[RequestError], bytes] = encode_error
     examples: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     parameters: Mapping[str, str] = field(default_factory=dict)
 
@@ -93,15 +94,11 @@ class Endpoint:
 
 
 _FRANCE = [{"role": "user", "content": "What is the capital of France?"}]
+_CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 _WEATHER = {
     "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "The weather of a city.",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    },
+    "function": {"name": "get_weather", "description": "The weather of a city.", "parameters": _CITY},
 }
-_CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 CHAT_EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "A question": {"messages": _FRANCE},
@@ -113,31 +110,15 @@ CHAT_EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     },
 }
 
-_TOKENS = "Tokens"
-_MODELS = "Models"
-_SERVER = "Server"
 _TOKENIZE = Endpoint(
-    path="/tokenize",
-    method="POST",
-    handler=tokens.tokenize,
-    name="tokenize",
-    summary="Ids of a text or a chat",
-    group=_TOKENS,
-    takes=TokenizeRequest,
-    answer=TokenizeResponse,
+    "POST", "/tokenize", tokens.tokenize, "tokenize", "Ids of a text or a chat", "Tokens",
+    takes=TokenizeRequest, answer=TokenizeResponse,
     examples={"A text": {"prompt": "Hello", "return_token_strs": True}, "A chat": {"messages": _FRANCE}},
-)
+)  # fmt: skip
 _DETOKENIZE = Endpoint(
-    path="/detokenize",
-    method="POST",
-    handler=tokens.detokenize,
-    name="detokenize",
-    summary="Text of ids",
-    group=_TOKENS,
-    takes=DetokenizeRequest,
-    answer=DetokenizeResponse,
-    examples={"Some ids": {"tokens": [72, 105]}},
-)
+    "POST", "/detokenize", tokens.detokenize, "detokenize", "Text of ids", "Tokens",
+    takes=DetokenizeRequest, answer=DetokenizeResponse, examples={"Some ids": {"tokens": [72, 105]}},
+)  # fmt: skip
 
 
 def _under_v1(endpoint: Endpoint) -> Endpoint:
@@ -148,132 +129,61 @@ def _under_v1(endpoint: Endpoint) -> Endpoint:
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
-        path="/v1/chat/completions",
-        method="POST",
-        handler=ChatTurn.respond,
-        generates=True,
-        name="createChatCompletion",
-        summary="A chat turn: reasoning, content, tool calls; whole or streamed",
-        group="Completions",
-        takes=ChatCompletionRequest,
-        answer=ChatCompletion,
-        stream=ChatCompletionChunk,
+        "POST", "/v1/chat/completions", ChatTurn.respond, "createChatCompletion",
+        "A chat turn: reasoning, content, tool calls; whole or streamed", "Completions",
+        takes=ChatCompletionRequest, answer=ChatCompletion, stream=ChatCompletionChunk, generates=True,
         examples=CHAT_EXAMPLES,
     ),
     Endpoint(
-        path="/v1/chat/completions/render",
-        method="POST",
-        handler=tokens.render_chat,
-        name="renderChat",
-        summary="The exact prompt and token ids that a chat request would be served with",
-        group=_TOKENS,
-        takes=ChatCompletionRequest,
-        answer=RenderResponse,
-        examples={"A question": {"messages": _FRANCE}},
+        "POST", "/v1/chat/completions/render", tokens.render_chat, "renderChat",
+        "The exact prompt and token ids that a chat request would be served with", "Tokens",
+        takes=ChatCompletionRequest, answer=RenderResponse, examples={"A question": {"messages": _FRANCE}},
     ),
     Endpoint(
-        path="/v1/completions",
-        method="POST",
-        handler=CompletionTurn.respond,
-        generates=True,
-        name="createCompletion",
-        summary="Text that goes on after a prompt",
-        group="Completions",
-        takes=CompletionRequest,
-        answer=Completion,
-        stream=CompletionChunk,
+        "POST", "/v1/completions", CompletionTurn.respond, "createCompletion",
+        "Text that goes on after a prompt", "Completions",
+        takes=CompletionRequest, answer=Completion, stream=CompletionChunk, generates=True,
         examples={
             "A text": {"prompt": "The capital of France is", "max_tokens": 8},
             "Several texts": {"prompt": ["One, two,", "A, B,"], "max_tokens": 8, "stream": True},
         },
     ),
     Endpoint(
-        path="/v1/models",
-        method="GET",
-        handler=system.list_models,
-        name="listModels",
-        summary="The names under which the model is served, and its context length",
-        group=_MODELS,
-        answer=ModelList,
+        "GET", "/v1/models", system.list_models, "listModels",
+        "The names under which the model is served, and its context length", "Models", answer=ModelList,
     ),
     Endpoint(
-        path="/v1/models/{model:path}",
-        method="GET",
-        handler=system.get_model,
-        name="getModel",
-        summary="One of the served names",
-        group=_MODELS,
-        answer=ModelCard,
-        parameters={"model": "A served name; it may hold slashes."},
+        "GET", "/v1/models/{model:path}", system.get_model, "getModel", "One of the served names", "Models",
+        answer=ModelCard, parameters={"model": "A served name; it may hold slashes."},
     ),
     _TOKENIZE,
     _under_v1(_TOKENIZE),
     _DETOKENIZE,
     _under_v1(_DETOKENIZE),
     Endpoint(
-        path="/v1/policies",
-        method="GET",
-        handler=system.list_policies,
-        name="listPolicies",
-        summary="Every policy: flag, state, what it does",
-        group=_SERVER,
-        answer=PolicyList,
+        "GET", "/v1/policies", system.list_policies, "listPolicies",
+        "Every policy: flag, state, what it does", "Server", answer=PolicyList,
     ),
     Endpoint(
-        path="/server_info",
-        method="GET",
-        handler=system.server_info,
-        name="serverInfo",
-        summary="What the server found out about its model and engine, and what is in force",
-        group=_SERVER,
-        answer=ServerInfo,
+        "GET", "/server_info", system.server_info, "serverInfo",
+        "What the server found out about its model and engine, and what is in force", "Server", answer=ServerInfo,
+    ),
+    Endpoint("GET", "/version", system.version, "version", "Versions of server and engine", "Server", answer=Versions),
+    Endpoint(
+        "GET", "/health", system.health, "health",
+        "The process answers, and has not lost the engine that it started", "Server",
+        answer=Health, probe=True, open=lambda settings: settings.open_health,
     ),
     Endpoint(
-        path="/version",
-        method="GET",
-        handler=system.version,
-        name="version",
-        summary="Versions of server and engine",
-        group=_SERVER,
-        answer=Versions,
+        "GET", "/health_generate", system.health_generate, "healthGenerate", "The engine makes a token", "Server",
+        answer=Health, probe=True, open=lambda settings: settings.open_health,
     ),
     Endpoint(
-        path="/health",
-        method="GET",
-        handler=system.health,
-        probe=True,
-        open=lambda settings: settings.open_health,
-        name="health",
-        summary="The process answers",
-        group=_SERVER,
-        answer=Health,
+        "GET", "/metrics", system.metrics, "metrics", "Prometheus metrics", "Server",
+        answer="text/plain", probe=True, open=lambda settings: settings.open_metrics,
     ),
-    Endpoint(
-        path="/health_generate",
-        method="GET",
-        handler=system.health_generate,
-        probe=True,
-        open=lambda settings: settings.open_health,
-        name="healthGenerate",
-        summary="The engine makes a token",
-        group=_SERVER,
-        answer=Health,
-    ),
-    Endpoint(
-        path="/metrics",
-        method="GET",
-        handler=system.metrics,
-        probe=True,
-        open=lambda settings: settings.open_metrics,
-        name="metrics",
-        summary="Prometheus metrics",
-        group=_SERVER,
-        answer="text/plain",
-    ),
-    Endpoint(
-        path="/", method="GET", handler=pages.playground, open=_always, served=lambda settings: settings.playground
-    ),
-    Endpoint(path="/docs", method="GET", handler=pages.docs, open=_always),
-    Endpoint(path="/openapi.json", method="GET", handler=describe, open=_always),
-)
+    Endpoint("GET", "/", pages.playground, open=_always, served=lambda settings: settings.playground),
+    Endpoint("GET", "/docs", pages.docs, open=_always),
+    Endpoint("GET", "/openapi.json", describe, open=_always),
+)  # fmt: skip
 """In the order in which paths are matched."""

@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 _raw_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _any_value = msgspec.json.Decoder(Any)
 
-_ROUTING = frozenset({b"x-smg-routing-key", b"x-data-parallel-rank", b"traceparent", b"tracestate"})
-"""Headers that say where a request should run, or which trace it belongs to."""
+_ROUTING = frozenset({b"x-smg-routing-key", b"x-data-parallel-rank"})
+"""Headers that say where a request should run."""
 
 
 def engine_extras(body: bytes, fields: SamplingFields, passed: Sequence[str]) -> dict[str, Any]:

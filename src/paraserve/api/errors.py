@@ -15,7 +15,7 @@ from paraserve.api.observed import record_of
 from paraserve.engines.base import EngineError
 from paraserve.prompt.errors import PromptError
 from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RETRY_AFTER_SECONDS, ErrorBody, ErrorDetail, RequestError, error_type
+from paraserve.protocol.errors import ErrorBody, ErrorDetail, RequestError, error_type, retry_after
 from paraserve.secrets import client_text
 
 
@@ -25,7 +25,7 @@ def as_request_error(error: RequestError | EngineError | PromptError) -> Request
         return error
     if isinstance(error, PromptError):
         return RequestError(error.message, param=error.param, code=error.code)
-    headers = {"retry-after": str(RETRY_AFTER_SECONDS)} if error.status in (429, 503) else None
+    headers = retry_after() if error.status in (429, 503) else None
     return RequestError(error.message, status=error.status, param=error.param, code=error.code, headers=headers)
 
 
@@ -77,5 +77,5 @@ def stopping() -> RequestError:
         "The server is shutting down.",
         status=503,
         code=ErrorCode.SERVER_STOPPING,
-        headers={"retry-after": str(RETRY_AFTER_SECONDS)},
+        headers=retry_after(),
     )

@@ -42,7 +42,9 @@ def _card(deployment: Deployment, name: str) -> ModelCard:
 
 
 async def health(request: Request) -> Response:
-    """The process answers."""
+    """The process answers, and an engine that it looks after is there."""
+    if away := deployment_of(request).availability.away:
+        raise RequestError(f"There is no engine: {away}.", status=503, code=ErrorCode.ENGINE_UNHEALTHY)
     return json_response(Health())
 
 

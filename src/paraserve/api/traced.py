@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from paraserve.observability.tracing import Tracing
 
 _STATE = "trace_headers"
+_IDS = r"(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+_PARENT = re.compile(rf"00-{_IDS}|(?!00|ff)[0-9a-f]{{2}}-{_IDS}(?:-.*)?")
+"""Version, trace, span and flags; a version to come may have more behind them."""
 
 
 def traced(settings: ServerSettings) -> list[Middleware]:
@@ -28,9 +32,18 @@ def traced(settings: ServerSettings) -> list[Middleware]:
 
 
 def trace_headers(scope: Scope) -> Mapping[str, str]:
-    """What tells the engine which trace a request belongs to; nothing where none is made here."""
-    headers: Mapping[str, str] = scope["state"].get(_STATE, {})
-    return headers
+    """What tells the engine which trace a request belongs to: of a span made here, else as the client said it."""
+    headers: Mapping[str, str] | None = scope["state"].get(_STATE)
+    return client_context(Headers(scope=scope)) if headers is None else headers
+
+
+def client_context(headers: Headers) -> Mapping[str, str]:
+    """A client's trace as it came. What is no ``traceparent`` takes its ``tracestate`` with it (W3C Trace Context)."""
+    parents = headers.getlist("traceparent")
+    if len(parents) != 1 or not _PARENT.fullmatch(parents[0]):
+        return {}
+    state = ",".join(headers.getlist("tracestate"))
+    return {"traceparent": parents[0], **({"tracestate": state} if state else {})}
 
 
 class Traced:
@@ -45,7 +58,7 @@ class Traced:
             await self._app(scope, receive, send)
             return
         record = record_of(scope)
-        trace = self._tracing.begin(record, Headers(scope=scope))
+        trace = self._tracing.begin(record, client_context(Headers(scope=scope)))
         scope["state"][_STATE] = trace.headers
         try:
             await self._app(scope, receive, send)

@@ -43,7 +43,7 @@ from paraserve.prompt.errors import PromptError
 from paraserve.protocol.chat import ChatCompletionRequest
 from paraserve.protocol.completions import CompletionRequest
 from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RequestError
+from paraserve.protocol.errors import RequestError, field_error
 from paraserve.protocol.unserved import check_served
 
 Asked = TypeVar("Asked", bound=ChatCompletionRequest | CompletionRequest)
@@ -156,6 +156,7 @@ class Turn(ABC, Generic[Asked]):
         limit = output_limit(
             prompt_tokens=len(prompt.token_ids),
             context_length=self.deployment.context_length,
+            longest_prompt=self.deployment.engine.info.max_prompt_tokens,
             requested=requested,
             default=self.default_limit,
             at_least=self.request.min_tokens or 0,
@@ -338,22 +339,18 @@ class Turn(ABC, Generic[Asked]):
         """``stream_options`` without a stream is an error, as at OpenAI, unless the operator chose to ignore it."""
         misplaced = sent.stream_options is not None and not sent.stream
         if misplaced and self.deployment.settings.stream_options_without_stream == "reject":
-            raise RequestError(
-                "stream_options: only allowed when stream is true", param="stream_options", code=ErrorCode.INVALID_VALUE
-            )
+            raise field_error("stream_options", "only allowed when stream is true")
 
     def _alternatives(self) -> int | None:
         """Of each token, None where no log probabilities are wanted. Raises `RequestError` for more than there are."""
         param, wanted = self.request.alternatives
         info = self.deployment.engine.info
         if wanted is not None and wanted > info.max_logprobs:
-            raise RequestError(
-                f"{param}: this engine gives at most {info.max_logprobs}", param=param, code=ErrorCode.INVALID_VALUE
-            )
+            raise field_error(param, f"this engine gives at most {info.max_logprobs}")
         if self.request.scores_prompt and not info.prompt_logprobs:
-            raise RequestError(
-                f"{param}: this engine gives no log probabilities of the prompt, which echo asks for",
-                param=param,
-                code=ErrorCode.UNSUPPORTED_PARAMETER,
+            raise field_error(
+                param,
+                "this engine gives no log probabilities of the prompt, which echo asks for",
+                ErrorCode.UNSUPPORTED_PARAMETER,
             )
         return wanted

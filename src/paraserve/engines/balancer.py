@@ -191,4 +191,7 @@ def _common(one: EngineInfo, other: EngineInfo) -> EngineInfo:
         max_logprobs=min(one.max_logprobs, other.max_logprobs),
         logit_bias=one.logit_bias and other.logit_bias,
         cache_salts=one.cache_salts and other.cache_salts,
+        max_prompt_tokens=min((n for n in (one.max_prompt_tokens, other.max_prompt_tokens) if n), default=None),
+        seeds=one.seeds and other.seeds,
+        min_tokens=one.min_tokens and other.min_tokens,
     )

@@ -132,6 +132,7 @@ class EngineChunk(msgspec.Struct, gc=False):
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
     context_length: int
+    """Tokens of prompt and reply together."""
     vocab_size: int
     eos_token_ids: frozenset[int] = frozenset()
     constraints: frozenset[ConstraintKind] = frozenset()
@@ -148,12 +149,25 @@ class EngineInfo:
     """Whether a bias reaches the engine."""
     cache_salts: bool = False
     """Whether the engine keeps the prompt caches of different salts apart."""
+    max_prompt_tokens: int | None = None
+    """The longest prompt that it takes; None where that is all of the context but the reply's first token."""
+    seeds: bool = True
+    """Whether a seed has an effect."""
+    min_tokens: bool = True
+    """Whether it can hold end tokens back until a reply has so many tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineHealth:
     ok: bool
     reason: str = ""
+
+
+@dataclass(slots=True)
+class Availability:
+    """Whether there is an engine at all, as far as those know who look after it. ``away`` says why there is none."""
+
+    away: str = ""
 
 
 class EngineError(Exception):

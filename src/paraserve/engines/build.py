@@ -79,7 +79,7 @@ def sglang_program(model_path: str, port: int, flags: Sequence[str] = ()) -> Pro
     # Events with what is new only: the default repeats the whole reply in each, which is quadratic on the wire.
     command = (
         sys.executable, "-m", "sglang.launch_server", "--model-path", model_path, "--host", "127.0.0.1",
-        "--port", str(port), "--incremental-streaming-output", *flags,
+        "--port", str(port), "--incremental-streaming-output", *_sleeping(flags),
     )  # fmt: skip
     return Program(
         name="sglang",
@@ -87,7 +87,14 @@ def sglang_program(model_path: str, port: int, flags: Sequence[str] = ()) -> Pro
         address=EngineAddress(f"http://127.0.0.1:{port}"),
         # Log probabilities of the model itself, not of the temperature: what the other engines give.
         environment={"SGLANG_RETURN_ORIGINAL_LOGPROB": "1"},
+        package=("sglang", "SGLang is not installed for this Python: install it, or name a running one: --engine-url"),
     )
+
+
+def _sleeping(flags: Sequence[str]) -> list[str]:
+    """SGLang's schedulers use a whole core each while there is nothing to do, unless they are told to sleep."""
+    told = {"--sleep-on-idle", "--no-sleep-on-idle"}.intersection(flags)
+    return ([] if told else ["--sleep-on-idle"]) + [flag for flag in flags if flag != "--no-sleep-on-idle"]
 
 
 def vllm_program(model_path: str, port: int, flags: Sequence[str] = ()) -> Program:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal
 
-FinishReason = Literal["stop", "length", "abort"]
+TextEnd = Literal["stop", "length", "abort"]
 """Why the text ended: the model's own end (or a stop string), the token limit, or somebody broke it off."""
 
 

@@ -11,36 +11,21 @@ SGLang's own count of everything up to and including the end marker.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Protocol
 
 from paraserve.engines.base import EngineChunk, EngineError, Finish, TokenLogprob
 from paraserve.formats.events import ContentDelta, FormatEvent, join_deltas
-from paraserve.formats.types import FinishReason as TextEnd
+from paraserve.formats.reading.reply_parser import ReplyParser
+from paraserve.formats.types import TextEnd
 from paraserve.generation.detokenize import Detokenizer
 from paraserve.generation.events import ChoiceEnd, FinishReason, GeneratedToken, ReplyDelta
 from paraserve.generation.stop import StopMatcher
-
-
-class TextParser(Protocol):
-    """What `formats.parser.OutputParser` is to a choice."""
-
-    @property
-    def in_reasoning(self) -> bool: ...
-    @property
-    def completed_calls(self) -> int: ...
-    @property
-    def open_call(self) -> bool: ...
-    @property
-    def broken_calls(self) -> int: ...
-    def plain(self, text: str) -> FormatEvent | None: ...
-    def feed(self, text: str) -> list[FormatEvent]: ...
-    def finish(self, reason: TextEnd) -> list[FormatEvent]: ...
+from paraserve.protocol.error_codes import ErrorCode
 
 
 class RawText:
     """Shows the text as it is, and lets a parser watch it for the sake of the reasoning count (completions)."""
 
-    def __init__(self, watcher: TextParser) -> None:
+    def __init__(self, watcher: ReplyParser) -> None:
         self._watcher = watcher
         self.completed_calls = 0
         self.open_call = False
@@ -60,6 +45,10 @@ class RawText:
     def finish(self, reason: TextEnd) -> list[FormatEvent]:
         self._watcher.finish(reason)
         return []
+
+
+TextParser = ReplyParser | RawText
+"""What a choice reads its text with."""
 
 
 class Choice:
@@ -135,7 +124,7 @@ class Choice:
         if finish is None and not self._by_token and (delta := self._advance_plainly(chunk.token_ids)) is not None:
             return delta
         if finish is not None and finish.reason == "abort":
-            raise EngineError(502, "engine_aborted", "The engine aborted the generation.")
+            raise EngineError(502, ErrorCode.ENGINE_ABORTED, "The engine aborted the generation.")
         token_ids = chunk.token_ids
         room = self._max_tokens - self.completion_tokens
         if len(token_ids) > room:

@@ -25,7 +25,7 @@ from paraserve.grammar import (
     tool_call_constraint,
 )
 from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RequestError
+from paraserve.protocol.errors import RequestError, field_error
 from paraserve.protocol.sampling import ResponseFormat
 
 CACHED_GRAMMARS = 128
@@ -75,7 +75,7 @@ class Wanted:
         chosen = self.response_format
         if chosen is None or chosen.type == "text":
             return False, None
-        return True, chosen.json_schema.schema_ if chosen.json_schema is not None else None
+        return True, chosen.schema
 
 
 class ConstraintBuilder:
@@ -121,7 +121,7 @@ class ConstraintBuilder:
         """An expression for the whole answer: nothing else can be enforced beside it."""
         if wanted.constrains_calls:
             other = "tool_choice" if wanted.forces_tools else "strict tools"
-            raise RequestError(f"{kind}: cannot be combined with {other}", param=kind, code=ErrorCode.INVALID_VALUE)
+            raise field_error(kind, f"cannot be combined with {other}")
         return self._as_is(kind, value, kind, wanted)
 
     def _as_is(self, kind: ConstraintKind, value: str, param: str, wanted: Wanted) -> Constraint:
@@ -132,10 +132,10 @@ class ConstraintBuilder:
             raise _unsupported(param)
         waits = self._info.defers_constraints and wanted.start is ReplyStart.REASONING
         if may_reason(self._format, wanted.start) and not waits:
-            raise RequestError(
-                f"{param}: this engine would apply it to the model's reasoning; turn the reasoning off",
-                param=param,
-                code=ErrorCode.UNSUPPORTED_PARAMETER,
+            raise field_error(
+                param,
+                "this engine would apply it to the model's reasoning; turn the reasoning off",
+                ErrorCode.UNSUPPORTED_PARAMETER,
             )
         return Constraint(kind, value, param=param)
 
@@ -177,6 +177,7 @@ class ConstraintBuilder:
     def _write(self, wanted: Wanted, target: GrammarTarget) -> str | None:
         is_json, schema = wanted.json_schema
         if is_json and not wanted.forces_tools:
+            assert wanted.response_format is not None
             return response_format_constraint(
                 self._format,
                 schema,
@@ -186,7 +187,7 @@ class ConstraintBuilder:
                 start=wanted.start,
                 tokens=self._tokens,
                 lenient=self._lenient,
-                path="response_format.json_schema.schema",
+                path=wanted.response_format.schema_field,
             )
         return tool_call_constraint(
             self._format,
@@ -201,4 +202,4 @@ class ConstraintBuilder:
 
 
 def _unsupported(param: str) -> RequestError:
-    return RequestError(f"{param}: this engine cannot enforce it", param=param, code=ErrorCode.UNSUPPORTED_PARAMETER)
+    return field_error(param, "this engine cannot enforce it", ErrorCode.UNSUPPORTED_PARAMETER)

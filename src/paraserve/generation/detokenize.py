@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from paraserve.formats.spec import Format
 from paraserve.tokenizers.base import Tokenizer
-from paraserve.tokenizers.token_table import BlankPrefix
+from paraserve.tokenizers.token_table import BlankPrefix, OwnBlank
 
 _new_decoder = codecs.getincrementaldecoder("utf-8")
 
@@ -92,7 +92,7 @@ class PrefixedDetokenizer(Detokenizer):
         before: the id that the first stands behind; None at a text's beginning.
     """
 
-    __slots__ = ("_due", "_prefix")
+    __slots__ = ("_after", "_blank")
 
     def __init__(
         self,
@@ -104,20 +104,19 @@ class PrefixedDetokenizer(Detokenizer):
         before: int | None,
     ) -> None:
         super().__init__(token_bytes, hidden, texts)
-        self._prefix = prefix
-        self._due = prefix.begins(before)
+        self._after = prefix.after
+        self._blank = OwnBlank(prefix, before)
 
     def whole(self, token_ids: Sequence[int]) -> str:
-        if self._due or not self._prefix.after.isdisjoint(token_ids):
+        if self._blank.due or not self._after.isdisjoint(token_ids):
             return ""
         return super().whole(token_ids)
 
     def pieces(self, token_ids: Sequence[int]) -> list[str]:
         pieces = super().pieces(token_ids)
         for place, token_id in enumerate(token_ids):
-            if self._due and token_id not in self._prefix.after:
+            if self._blank.passes(token_id, shown=token_id not in self._hidden):
                 pieces[place] = pieces[place].removeprefix(" ")
-            self._due = self._prefix.follows(token_id, shown=token_id not in self._hidden, due=self._due)
         return pieces
 
 

@@ -6,14 +6,14 @@ chose to clamp it. The prompt alone is checked before the engine is asked.
 
 from __future__ import annotations
 
-from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RequestError, context_overflow, output_overflow
+from paraserve.protocol.errors import context_overflow, field_error, output_overflow
 
 
 def output_limit(
     *,
     prompt_tokens: int,
     context_length: int,
+    longest_prompt: int | None = None,
     requested: int | None,
     default: int | None,
     at_least: int = 0,
@@ -25,6 +25,7 @@ def output_limit(
     """The reply's limit in tokens.
 
     Args:
+        longest_prompt: where the engine takes less than the whole context.
         requested: what the client set; None is unset.
         default: for an unset limit, capped by the room; None means all the room.
         at_least: tokens that the client wants at the least: a default is never below it.
@@ -36,8 +37,11 @@ def output_limit(
         RequestError: ``context_length_exceeded``, with both numbers.
     """
     room = context_length - prompt_tokens
-    if room < (0 if requested == 0 else 1):
-        raise context_overflow(prompt_tokens, context_length, status=overflow_status, param=prompt_param)
+    longest = context_length - (requested != 0)
+    if prompt_tokens > (longest if longest_prompt is None else min(longest, longest_prompt)):
+        raise context_overflow(
+            prompt_tokens, context_length, longest_prompt, status=overflow_status, param=prompt_param
+        )
     if requested is None:
         return room if default is None else min(max(default, at_least), room)
     if requested > room and not clamp:
@@ -48,8 +52,4 @@ def output_limit(
 def check_min_tokens(min_tokens: int | None, limit: int) -> None:
     """A reply cannot be longer than its limit."""
     if min_tokens and min_tokens > limit:
-        raise RequestError(
-            f"min_tokens: {min_tokens} is more than the reply's limit of {limit} tokens",
-            param="min_tokens",
-            code=ErrorCode.INVALID_VALUE,
-        )
+        raise field_error("min_tokens", f"{min_tokens} is more than the reply's limit of {limit} tokens")

@@ -15,6 +15,7 @@ from paraserve.generation.choice import Choice
 from paraserve.generation.events import GeneratedToken, PromptScored, ReplyEvent, Usage
 from paraserve.generation.ready import ReadyChunks
 from paraserve.generation.timings import Timings
+from paraserve.protocol.error_codes import ErrorCode
 
 Take = Callable[[Sequence[ReplyEvent]], Awaitable[None] | None]
 """Takes reply events that are there together. What it returns, if anything, is awaited before the engine is asked for
@@ -78,7 +79,7 @@ async def _generate(engine: Engine, run: EngineRun, take: Take) -> list[ReplyEve
             if (behind := take(events)) is not None:
                 await behind
         else:
-            raise EngineError(502, "engine_error", "The engine ended the reply without saying why.")
+            raise EngineError(502, ErrorCode.ENGINE_ERROR, "The engine ended the reply without saying why.")
     except EngineError as error:
         timings.failure = error
         raise

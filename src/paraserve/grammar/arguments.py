@@ -22,7 +22,7 @@ from paraserve.formats.spec import (
     QuotedObject,
     pieces,
 )
-from paraserve.grammar.nodes import AnyValue, GrammarError, Node, Object, OneOf, Ref
+from paraserve.grammar.nodes import AnyValue, Node, Object, OneOf, Ref
 from paraserve.grammar.parameters import ElementWriter, ParameterWriter, options_of, reading
 from paraserve.grammar.regex import DIGIT, WORD, Alt, Cat, Regex, Repeat, chars, other_than, without
 from paraserve.grammar.regex import text as exactly
@@ -51,7 +51,7 @@ class CallWriter:
         """One call of the tool ``name``; ``close`` is the spelling's own, or what of it is the model's to write."""
         objects = self.objects(arguments, frozenset())
         if not objects:
-            raise GrammarError("the arguments of a call must be an object", keyword="type", path=self.scope.path)
+            raise self.scope.refusal("type", "the arguments of a call must be an object")
         opening = self.opening(name)
         readable = [node for index, node in enumerate(objects) if self.read_alike(node, objects[:index])]
         return choice([sequence(opening, self.arguments(name, node), Literal(close)) for node in readable])
@@ -128,8 +128,7 @@ class CallWriter:
         writer = ValueWriter(replace(PYTHON, avoid=self.avoid), self.scope)
         names = [item.name for item in node.properties]
         if unspeakable := [name for name in names if not name.isidentifier() or name in kwlist]:
-            why = f"the family cannot spell the key {unspeakable[0]!r}"
-            raise GrammarError(why, keyword="properties", path=self.scope.path)
+            raise self.scope.unspellable(unspeakable[0])
         extra: Tree = EMPTY
         if node.extra is not None:
             if node.extra_keys is None:

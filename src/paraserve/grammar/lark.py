@@ -26,6 +26,8 @@ from paraserve.grammar.tree import (
     Until,
     Word,
     children,
+    count_uses,
+    quoted,
 )
 
 HEADER = "%llguidance {}\n"
@@ -47,24 +49,14 @@ class _Writer:
         self.names: dict[int, str] = {}
         self.terminals: dict[str, str] = {}
         self.regexes: dict[int, str] = {}
-        self.uses: dict[int, int] = {}
+        self.uses = count_uses(grammar.root, *grammar.rules.values())
         self.rule_names = {key: f"r{number}" for number, key in enumerate(grammar.rules)}
 
     def text(self) -> str:
-        for root in (self.grammar.root, *self.grammar.rules.values()):
-            self.count(root)
         start = self.expression(self.grammar.root)
         for key, tree in self.grammar.rules.items():
             self.lines.append(f"{self.rule_names[key]}: {self.expression(tree)}")
         return "\n".join((HEADER + f"start: {start}", *self.lines)) + "\n"
-
-    def count(self, root: Tree) -> None:
-        pending = [root]
-        while pending:
-            tree = pending.pop()
-            self.uses[id(tree)] = self.uses.get(id(tree), 0) + 1
-            if self.uses[id(tree)] == 1:
-                pending += children(tree)
 
     def expression(self, tree: Tree) -> str:
         """What stands for ``tree`` in a rule's body: a name where it is shared, else its text."""
@@ -107,11 +99,11 @@ class _Writer:
         found, position = [], 0
         for match in self.marker.finditer(text) if self.marker else ():
             if match.start() > position:
-                found.append(_quoted(text[position : match.start()]))
+                found.append(quoted(text[position : match.start()]))
             found.append(f"<[{self.tokens[match[0]]}]>")
             position = match.end()
         if position < len(text):
-            found.append(_quoted(text[position:]))
+            found.append(quoted(text[position:]))
         return found
 
     def literal(self, text: str) -> str:
@@ -132,12 +124,12 @@ class _Writer:
         if match is None:
             # A text marker: the first place where it stands ends the text, so the terminal is lazy.
             name = f"u{len(self.lines)}"
-            whole = f"{self.free(tree.regex, tree.excludes)} {_quoted(tree.close)}"
+            whole = f"{self.free(tree.regex, tree.excludes)} {quoted(tree.close)}"
             self.lines.append(f"{name}[lazy]: {self.terminal(whole)}")
             return name
         lead, rest = tree.close[: match.start()], tree.close[match.start() :]
         body = self.free(tree.regex, (*tree.excludes, match[0]))
-        head = self.terminal(f"{body} {_quoted(lead)}" if lead else body)
+        head = self.terminal(f"{body} {quoted(lead)}" if lead else body)
         return f"{head} {self.literal(rest)}"
 
     def free(self, regex: Regex | None, excludes: tuple[str, ...]) -> str:
@@ -169,20 +161,6 @@ class _Writer:
             name = self.terminals[expression] = f"T{len(self.terminals)}"
             self.lines.append(f"{name}: {expression}")
         return name
-
-
-def _quoted(text: str) -> str:
-    """A Lark string. JSON's escapes are the dialect's."""
-    return '"' + "".join(_string_char(char) for char in text) + '"'
-
-
-def _string_char(char: str) -> str:
-    if char in '"\\':
-        return "\\" + char
-    named = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    if char in named:
-        return named[char]
-    return f"\\u{ord(char):04x}" if ord(char) < 32 or ord(char) == 127 else char
 
 
 def _escape(code: int) -> str:

@@ -17,7 +17,6 @@ from paraserve.grammar.nodes import (
     Array,
     Boolean,
     Const,
-    GrammarError,
     Node,
     Null,
     Number,
@@ -26,13 +25,11 @@ from paraserve.grammar.nodes import (
     Ref,
     String,
 )
-from paraserve.grammar.regex import ANY_CHAR, WORD, Chars, Regex, alt, chars, without
+from paraserve.grammar.regex import ANY_CHAR, Regex, alt, chars, without
 from paraserve.grammar.regex import text as exactly
 from paraserve.grammar.spelling import JSON, PYTHON
 from paraserve.grammar.tree import EMPTY, Literal, Many, Rule, Tree, Until, Word, choice, sequence
-from paraserve.grammar.values import MOST_KEY, Scope, ValueWriter
-
-_FREE_KEY = Chars((*chars("-").ranges, *WORD.ranges))
+from paraserve.grammar.values import BARE_KEY, MOST_KEY, Scope, ValueWriter
 
 
 def options_of(node: Node, scope: Scope, seen: frozenset[str] = frozenset()) -> list[Node]:
@@ -86,7 +83,7 @@ def raw_text(options: Sequence[Node], close: str, marker: str, scope: Scope) -> 
         return sequence(text, Literal(close[end:]))
     if not constants:
         why = f"every value holds {marker!r}, which ends a value in this family's syntax"
-        raise GrammarError(why, keyword="enum", path=scope.path)
+        raise scope.refusal("enum", why)
     return choice([Literal(value + close) for value in constants])
 
 
@@ -103,7 +100,7 @@ class ParameterWriter:
             one = self.parameter(partial(self.opening, item.name), item.value)
             parts.append(one if item.required else Many(one, 0, 1))
         if node.extra is not None:
-            key = self.scope.free_key(node, _FREE_KEY, most=MOST_KEY)
+            key = self.scope.free_key(node, BARE_KEY, most=MOST_KEY)
             extra = self.parameter(partial(self.free_opening, key), node.extra)
             parts.append(Many(extra, node.least_extra, node.most_extra))
         return sequence(*parts)
@@ -119,8 +116,7 @@ class ParameterWriter:
         allowed = without(ANY_CHAR, chars('<>"\n'))
         for name in names:
             if not name or without(chars(name), allowed).ranges or name != name.strip():
-                why = f"the family cannot spell the key {name!r}"
-                raise GrammarError(why, keyword="properties", path=self.scope.path)
+                raise self.scope.unspellable(name)
 
     def parameter(self, opening: Callable[[dict[str, str]], Tree], node: Node) -> Tree:
         options = options_of(node, self.scope)
@@ -207,15 +203,12 @@ class ElementWriter:
         parts: list[Tree] = []
         for item in node.properties:
             if without(chars(item.name), without(ANY_CHAR, chars("<>/\n"))).ranges or not item.name:
-                why = f"the family cannot spell the key {item.name!r}"
-                raise GrammarError(why, keyword="properties", path=self.scope.path)
+                raise self.scope.unspellable(item.name)
             one = self.element(item.name, item.value)
             parts.append(one if item.required else Many(one, 0, 1))
         if node.extra is not None and node.most_extra != 0:
             why = "must be false: the family's closing tags repeat the key, which has to be known"
-            raise GrammarError(
-                f"the keyword 'additionalProperties' {why}", keyword="additionalProperties", path=self.scope.path
-            )
+            raise self.scope.refusal("additionalProperties", f"the keyword 'additionalProperties' {why}")
         return sequence(*parts)
 
     def element(self, key: str, node: Node) -> Tree:
@@ -247,8 +240,8 @@ class ElementWriter:
                 return self.members(node)
             case Array(prefix, rest, least, most):
                 if prefix:
-                    why = "is not supported in this family's syntax"
-                    raise GrammarError(f"the keyword 'prefixItems' {why}", keyword="prefixItems", path=self.scope.path)
+                    why = "the keyword 'prefixItems' is not supported in this family's syntax"
+                    raise self.scope.refusal("prefixItems", why)
                 return EMPTY if rest is None else Many(self.element(self.elements.item, rest), least, most)
             case _:
                 return ValueWriter(JSON, self.scope).value(node)

@@ -43,6 +43,8 @@ from paraserve.grammar.tree import (
     Until,
     Word,
     children,
+    count_uses,
+    quoted,
 )
 
 Json = dict[str, Any]
@@ -131,20 +133,12 @@ class _Ebnf:
         self.uses: dict[int, int] = {}
 
     def text(self, tree: Tree) -> str:
-        self.count(tree)
+        self.uses = count_uses(tree, rules=self.grammar.rules)
         root = self.body(tree)
         while self.pending:
             name, part = self.pending.pop()
             self.lines[name] = self.body(part)
         return "\n".join([f"root ::= {root}", *(f"{name} ::= {body}" for name, body in self.lines.items())])
-
-    def count(self, root: Tree) -> None:
-        pending = [root]
-        while pending:
-            tree = pending.pop()
-            self.uses[id(tree)] = self.uses.get(id(tree), 0) + 1
-            if self.uses[id(tree)] == 1:
-                pending += [self.grammar.rules[tree.key]] if isinstance(tree, Rule) else children(tree)
 
     def expression(self, tree: Tree) -> str:
         if isinstance(tree, Rule):
@@ -159,13 +153,13 @@ class _Ebnf:
     def body(self, tree: Tree) -> str:
         match tree:
             case Literal(text):
-                return _quoted(text)
+                return quoted(text)
             case Pattern(regex):
                 return _regular(regex)
             case Word(before, regex, after):
-                return f"{_quoted(before)} {_regular(regex)} {_quoted(after)}"
+                return f"{quoted(before)} {_regular(regex)} {quoted(after)}"
             case Until(close, excludes, regex):
-                return f"{self.text_without(excludes, regex)} {_quoted(close)}"
+                return f"{self.text_without(excludes, regex)} {quoted(close)}"
             case Tail(excludes, first):
                 begun = "" if first is None else _regular(without(first, chars("".join(w[0] for w in excludes)))) + " "
                 return begun + self.text_without(excludes, None)
@@ -199,11 +193,9 @@ def _regular(regex: Regex) -> str:
     match regex:
         case Chars(ranges):
             single = _single(regex)
-            return (
-                _quoted(single) if single else "[" + "".join(_range(*span) for span in _over_surrogates(ranges)) + "]"
-            )
+            return quoted(single) if single else "[" + "".join(_range(*span) for span in _over_surrogates(ranges)) + "]"
         case Cat(items):
-            parts = [_quoted("".join(group)) if group else _regular(item) for group, item in _runs(items)]
+            parts = [quoted("".join(group)) if group else _regular(item) for group, item in _runs(items)]
             return f"({' '.join(parts)})" if parts else '""'
         case Alt(items):
             return "(" + " | ".join(_regular(item) for item in items if not is_empty(item)) + ")"
@@ -240,17 +232,6 @@ def _runs(items: tuple[Regex, ...]) -> Iterator[tuple[list[str], Regex]]:
 
 def _range(low: int, high: int) -> str:
     return _escape(low) if low == high else f"{_escape(low)}-{_escape(high)}"
-
-
-def _quoted(text: str) -> str:
-    return '"' + "".join(_string_char(char) for char in text) + '"'
-
-
-def _string_char(char: str) -> str:
-    if char in '"\\':
-        return "\\" + char
-    named = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    return named.get(char) or (f"\\u{ord(char):04x}" if ord(char) < 32 or ord(char) == 127 else char)
 
 
 def _escape(code: int) -> str:

@@ -6,6 +6,7 @@ in several places (a writer names it once), and recursion happens only through `
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -150,3 +151,26 @@ def children(tree: Tree) -> tuple[Tree, ...]:
             return (item,)
         case _:
             return ()
+
+
+def count_uses(*roots: Tree, rules: Mapping[str, Tree] | None = None) -> Counter[int]:
+    """In how many places each node stands, by its `id`. With ``rules``, a rule's name leads to its tree."""
+    uses: Counter[int] = Counter()
+    pending = [*roots]
+    while pending:
+        tree = pending.pop()
+        uses[id(tree)] += 1
+        if uses[id(tree)] == 1:
+            pending += [rules[tree.key]] if rules and isinstance(tree, Rule) else children(tree)
+    return uses
+
+
+_ESCAPES = {
+    **{code: f"\\u{code:04x}" for code in (*range(32), 127)},
+    **str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}),
+}
+
+
+def quoted(text: str) -> str:
+    """A string in any of the syntaxes: JSON's escapes are theirs."""
+    return f'"{text.translate(_ESCAPES)}"'

@@ -59,6 +59,7 @@ from paraserve.grammar.tree import EMPTY, Alternation, Literal, Many, Pattern, R
 
 _LAYOUT = Alt((Cat(()), chars(" "), Cat((chars("\n"), Repeat(chars(" \t"), 0, 32)))))
 """Between tokens: nothing, a space, or a line break and an indent. Bounded, so that no reply is endless layout."""
+BARE_KEY = Chars((*chars("-").ranges, *WORD.ranges))
 MOST_KEY = 40
 """Characters of an undeclared key where no quotes bound it."""
 
@@ -78,6 +79,12 @@ class Scope:
     lenient: bool = False
     made: dict[Any, Tree] = field(default_factory=dict)
     """Leaves that have been written already: a grammar says each of them once."""
+
+    def refusal(self, keyword: str, why: str) -> GrammarError:
+        return GrammarError(why, keyword=keyword, path=self.path)
+
+    def unspellable(self, key: str) -> GrammarError:
+        return self.refusal("properties", f"the family cannot spell the key {key!r}")
 
     def once(self, key: Any, make: Callable[[], Tree]) -> Tree:
         if key not in self.made:
@@ -116,7 +123,7 @@ class Scope:
                 languages.append(each_char(whole, lambda found: without(found, without(ANY_CHAR, allowed))))
         spoken = [language for language in languages if not has_no_string(language)]
         if not spoken:
-            raise GrammarError("the family cannot spell the keys", keyword="propertyNames", path=self.path)
+            raise self.refusal("propertyNames", "the family cannot spell the keys")
         return Alt(tuple(spoken))
 
 
@@ -188,7 +195,7 @@ class ValueWriter:
         for marker in self.spelling.avoid:
             if marker in written:
                 why = f"a value or key holds {marker!r}, which means something else in this family's syntax"
-                raise GrammarError(why, keyword=keyword, path=self.scope.path)
+                raise self.scope.refusal(keyword, why)
 
     def constant(self, value: Any) -> str:
         match value:
@@ -198,9 +205,7 @@ class ValueWriter:
                 return self.spelling.null
             case str() if self.spelling.quote:
                 if self.spelling.quote in value:
-                    raise GrammarError(
-                        "a constant holds the family's quote mark", keyword="const", path=self.scope.path
-                    )
+                    raise self.scope.refusal("const", "a constant holds the family's quote mark")
                 return self.spelling.quote + value + self.spelling.quote
             case dict() if self.spelling.quote:
                 return "{" + ",".join(f"{key}:{self.constant(value[key])}" for key in sorted(value)) + "}"
@@ -241,7 +246,7 @@ class ValueWriter:
     def free_key(self, node: Object) -> Tree:
         """A key that is none of the declared ones, spelled without escapes (so that it cannot be one in disguise)."""
         if self.spelling.quote:
-            return Pattern(self.scope.free_key(node, _BARE_KEY, most=MOST_KEY))
+            return Pattern(self.scope.free_key(node, BARE_KEY, most=MOST_KEY))
         inner = self.scope.free_key(
             node, without(without(ANY_CHAR, chars("\"'\\", ("\x00", "\x1f"))), first_of_markers(self.spelling))
         )
@@ -251,8 +256,7 @@ class ValueWriter:
         self.refuse_markers(name, "properties")
         if self.spelling.quote:
             if not re.fullmatch(r"[^:={}\[\]()\"',<>\s]+", name):
-                why = f"the family cannot spell the key {name!r}"
-                raise GrammarError(why, keyword="properties", path=self.scope.path)
+                raise self.scope.unspellable(name)
             return sequence(Literal(f"{name}:"), value)
         key = alt(*(text(quoted(name, quote)) for quote in self.spelling.quotes))
         return sequence(Pattern(Cat((key, chars(":"), Repeat(chars(" "), 0, 1)))), value)
@@ -330,6 +334,3 @@ class ValueWriter:
             step = sequence(prefix[index] if index == 0 else sequence(self.comma, prefix[index]), rest)
             rest = step if index < node.least else self.scope.named(Many(step, 0, 1))
         return sequence(self.opening("["), rest, self.closing("]"))
-
-
-_BARE_KEY = Chars((*chars("-").ranges, *WORD.ranges))

@@ -15,6 +15,7 @@ from paraserve.generation.events import Usage
 from paraserve.generation.run import EngineRun, usage_of
 from paraserve.generation.timings import Timings
 from paraserve.policies.base import PolicyLedger
+from paraserve.protocol.error_codes import ErrorCode
 
 AbortCause = Literal["client_left", "server_stopping", "stop_string", "engine_failed"]
 CLIENT_CLOSED_REQUEST = 499
@@ -94,14 +95,14 @@ class RequestRecord:
     def stop(self) -> None:
         """The server stops before the answer is whole."""
         if self.broken_off is None:
-            self.fail(503, "server_stopping")
+            self.fail(503, ErrorCode.SERVER_STOPPING)
             self.broken_off = "server_stopping"
 
     def close(self) -> None:
         """The request has ended. One that nobody answered was met by a bug."""
         self.ended = perf_counter()
         if not self.status:
-            self.fail(500, "internal_error")
+            self.fail(500, ErrorCode.INTERNAL_ERROR)
 
     def fail(self, status: int, code: str | None) -> None:
         """An error went out. A client that left stays one that left."""

@@ -12,14 +12,15 @@ from typing import Any
 import msgspec
 
 from paraserve.policies.base import Policy, PolicyContext
-from paraserve.policies.thinking import model_thinking, switch_value
+from paraserve.policies.thinking import model_thinking
+from paraserve.prompt.thinking import wish
 from paraserve.protocol.chat import ChatCompletionRequest
-from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RequestError
+from paraserve.protocol.errors import field_error
 
 FIXED_SAMPLING: dict[str, float] = {"top_p": 0.95, "presence_penalty": 0.0, "frequency_penalty": 0.0, "n": 1}
 TEMPERATURES = {True: (1.0, 0.6, 0.0), False: (0.6,)}
 """Allowed by the state of thinking; the first one is what an omitted temperature means in ``reject``."""
+_SWITCHES = ("thinking", "enable_thinking")
 
 
 def kimi_compat(request: ChatCompletionRequest, context: PolicyContext) -> ChatCompletionRequest:
@@ -40,7 +41,7 @@ def _with_thinking(request: ChatCompletionRequest) -> ChatCompletionRequest:
     if thinking is None:
         return request
     if not isinstance(thinking, dict):
-        raise RequestError("thinking: expected an object with a type", param="thinking", code=ErrorCode.INVALID_VALUE)
+        raise field_error("thinking", "expected an object with a type")
     enabled = thinking.get("type") != "disabled"
     kwargs = request.chat_template_kwargs or {}
     if kwargs.get("thinking") is enabled:
@@ -67,18 +68,16 @@ def _check(name: str, sent: float | None, allowed: tuple[float, ...], thinking: 
         return
     values = " or ".join(f"{value:g}" for value in sorted(allowed))
     state = "" if name != "temperature" else " while thinking" if thinking else " when not thinking"
-    raise RequestError(f"{name}: must be {values} for this model{state}", param=name, code=ErrorCode.INVALID_VALUE)
+    raise field_error(name, f"must be {values} for this model{state}")
 
 
 def _is_thinking(request: ChatCompletionRequest, context: PolicyContext) -> bool:
     """The state that the template will see: thinking is on unless the request or the server switched it off."""
     if model_thinking(context).always:
         return True
-    for kwargs in (request.chat_template_kwargs or {}, context.settings.chat_template_kwargs):
-        for name in ("thinking", "enable_thinking"):
-            if (value := kwargs.get(name)) is not None:
-                return switch_value(value, f"chat_template_kwargs.{name}")
-    return True
+    asked = wish(request.chat_template_kwargs or {}, request.reasoning_effort, _SWITCHES)
+    asked = asked or wish(context.settings.chat_template_kwargs, None, _SWITCHES)
+    return asked is None or asked[0]
 
 
 POLICY = Policy(

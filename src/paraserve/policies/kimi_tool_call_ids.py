@@ -20,7 +20,7 @@ def canonical_tool_call_ids(messages: Sequence[Message]) -> list[Message]:
     """Messages with canonical ids on calls and on the results that answer them; untouched ones are the same objects.
 
     A result answers the latest call before it that has its id, so clients that start their ids over in every turn
-    are understood. A result whose id no call has is left as it is.
+    are understood.
     """
     renamed: dict[str, str] = {}
     index = 0

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import msgspec
 
 from paraserve.policies.base import Policy, PolicyContext
+from paraserve.prompt.thinking import wish
 from paraserve.protocol.chat import ChatCompletionRequest
-from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RequestError, from_validation
+from paraserve.protocol.errors import field_error, from_validation
 
 Effort = Literal["minimal", "low", "medium", "high", "xhigh", "max"]
 
@@ -107,20 +107,15 @@ def _thinking_field(value: Any) -> ThinkingField | None:
 
 def _enabled(request: ChatCompletionRequest, field: ThinkingField | None, variables: ThinkingVariables) -> bool | None:
     """None: the request leaves it to the model."""
-    kwargs = request.chat_template_kwargs or {}
-    enabled: bool | None = None
-    source = ""
     if field is not None:
-        source, enabled = "thinking.type", field.type != "disabled"
-    elif sent := [name for name in variables.switches if kwargs.get(name) is not None]:
-        source = f"chat_template_kwargs.{sent[0]}"
-        enabled = switch_value(kwargs[sent[0]], source)
-    elif request.reasoning_effort == "none":
-        source, enabled = "reasoning_effort", False
-    if enabled is False and variables.always:
-        raise RequestError(
-            f"{source}: this model always thinks; it cannot be switched off", param=source, code=ErrorCode.INVALID_VALUE
-        )
+        asked: tuple[bool, str] | None = (field.type != "disabled", "thinking.type")
+    else:
+        asked = wish(request.chat_template_kwargs or {}, request.reasoning_effort, variables.switches)
+    if asked is None:
+        return None
+    enabled, param = asked
+    if variables.always and not enabled:
+        raise field_error(param, "this model always thinks; it cannot be switched off")
     return enabled
 
 
@@ -143,20 +138,6 @@ def _effort(
 
 def _nearest(effort: str, variables: ThinkingVariables) -> str:
     return effort if not variables.efforts or effort in variables.efforts else _NEAREST[effort]
-
-
-def switch_value(value: Any, param: str) -> bool:
-    """A template switch as a boolean: in a template the text ``"false"`` would be true.
-
-    Raises:
-        RequestError: it is neither.
-    """
-    word = str(value).lower() if isinstance(value, str | int) else ""
-    if word in ("true", "1"):
-        return True
-    if word in ("false", "0"):
-        return False
-    raise RequestError(f"{param}: must be true or false", param=param, code=ErrorCode.INVALID_VALUE)
 
 
 POLICY = Policy(

@@ -1,4 +1,4 @@
-"""A conversation to a prompt: validate, adapt, render, tokenize, and say where the reply starts.
+"""A conversation to a prompt: adapt, render, tokenize, and say where the reply starts.
 
 Never knows HTTP or engines beyond the media kinds that one takes. Two invariants: a `ChatPrompt` does not change after
 construction, so that requests may be prepared in many threads at once, and whatever is wrong with a request is a
@@ -27,10 +27,11 @@ from paraserve.prompt.media import collect_media
 from paraserve.prompt.prefill import ContinuedPrompt, continue_final
 from paraserve.prompt.shown import shows_text_beside_calls
 from paraserve.prompt.state import StartMarkers, reply_start
+from paraserve.prompt.template import ChatTemplate
 from paraserve.prompt.thinking import resolve_kwargs, thinking_modes
 from paraserve.prompt.tool_declarations import declare_tools
-from paraserve.prompt.validation import check_messages
 from paraserve.protocol.chat import ChatCompletionRequest
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.tokenizers.checkpoint import DEFAULT_TEMPLATE, TOOL_TEMPLATE, Checkpoint
 
 log = logging.getLogger(__name__)
@@ -102,8 +103,9 @@ class ChatPrompt:
         self._settings = settings or PromptSettings()
         self._markers = markers or StartMarkers()
         self._media = media
+        self._templates = {name: ChatTemplate.compile(text, name) for name, text in checkpoint.templates.items()}
         self.capabilities: Mapping[str, TemplateCapabilities] = {
-            name: probe_template(template, checkpoint.special_tokens) for name, template in checkpoint.templates.items()
+            name: probe_template(template, checkpoint.special_tokens) for name, template in self._templates.items()
         }
         """What each template takes, by its name."""
         for name, takes in self.capabilities.items():
@@ -149,7 +151,6 @@ class ChatPrompt:
         Raises:
             PromptError: it cannot become one.
         """
-        check_messages(request.messages)
         messages: Sequence[Mapping[str, Any]] = request.messages
         tools: Sequence[Mapping[str, Any]] | None = (request.tools or None) if with_tools else None
         name = self._choose(tools)
@@ -180,7 +181,9 @@ class ChatPrompt:
         start = rendered.start
         refused = request.reasoning_effort == "none" and not kwargs.requested and not rendered.prefill
         if refused and start is ReplyStart.REASONING:
-            raise PromptError("reasoning_effort: this model always reasons", "reasoning_effort", "unsupported_value")
+            raise PromptError(
+                "reasoning_effort: this model always reasons", "reasoning_effort", ErrorCode.UNSUPPORTED_VALUE
+            )
         thinks = start is ReplyStart.REASONING or (start is ReplyStart.HEADER and kwargs.requested is not False)
         token_ids, text = self._tokenize(rendered.text, notes)
         return PreparedPrompt(
@@ -203,19 +206,18 @@ class ChatPrompt:
             return self._checkpoint.tokenizer.encode(text), text
 
     def _choose(self, tools: Sequence[Any] | None) -> str:
-        templates = self._checkpoint.templates
-        if tools and TOOL_TEMPLATE in templates:
+        if tools and TOOL_TEMPLATE in self._templates:
             return TOOL_TEMPLATE
-        if DEFAULT_TEMPLATE in templates:
+        if DEFAULT_TEMPLATE in self._templates:
             return DEFAULT_TEMPLATE
         raise PromptError(
             "this model has no chat template; the server needs one (--chat-template FILE)",
-            code="no_chat_template",
+            code=ErrorCode.NO_CHAT_TEMPLATE,
         )
 
     def _tools_not_shown(self, notes: dict[str, None]) -> None:
         if self._settings.ignored_tools == "refuse":
-            raise PromptError("this model's chat template takes no tools", "tools", "unsupported_content")
+            raise PromptError("this model's chat template takes no tools", "tools", ErrorCode.UNSUPPORTED_CONTENT)
         notes["tools_not_in_prompt"] = None
 
     def _render(
@@ -225,7 +227,7 @@ class ChatPrompt:
         messages: Sequence[Mapping[str, Any]],
         variables: Mapping[str, Any],
     ) -> ContinuedPrompt:
-        template = self._checkpoint.templates[name]
+        template = self._templates[name]
 
         def render(messages: Sequence[Mapping[str, Any]], generate: bool, kwargs: Mapping[str, Any] = NO_KWARGS) -> str:
             return template.render({**variables, **kwargs, "messages": messages, "add_generation_prompt": generate})

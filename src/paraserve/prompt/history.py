@@ -17,14 +17,10 @@ from typing import Any
 from paraserve.prompt.capabilities import TemplateCapabilities
 from paraserve.prompt.errors import PromptError
 from paraserve.prompt.instructions import place_instructions
-from paraserve.prompt.parts import (
-    THINKING_TYPE,
-    joined_text,
-    media_kind,
-    part_text,
-)
+from paraserve.prompt.parts import joined_text, media_kind, part_text
 from paraserve.prompt.template import tojson
 from paraserve.protocol.error_codes import ErrorCode
+from paraserve.protocol.messages import THINKING_TYPE
 
 Message = dict[str, Any]
 Notes = dict[str, None]

@@ -13,9 +13,10 @@ from typing import Any, Protocol
 from paraserve.formats.types import ReplyStart
 from paraserve.prompt.capabilities import REASONING_FIELDS
 from paraserve.prompt.errors import PromptError
-from paraserve.prompt.parts import THINKING_TYPE, joined_text
+from paraserve.prompt.parts import joined_text
 from paraserve.prompt.state import StartMarkers, reply_start
 from paraserve.prompt.thinking import ThinkingModes
+from paraserve.protocol.messages import THINKING_TYPE
 
 Message = Mapping[str, Any]
 

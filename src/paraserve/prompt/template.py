@@ -30,8 +30,9 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
-from paraserve.prompt.errors import CheckpointError, PromptError
+from paraserve.prompt.errors import PromptError
 from paraserve.protocol.error_codes import ErrorCode
+from paraserve.tokenizers.base import CheckpointError
 
 MAX_RENDER_SECONDS = 10.0
 MAX_OUTPUT_CHARS = 50_000_000

@@ -11,6 +11,8 @@ from typing import Any
 
 from paraserve.prompt.capabilities import EFFORTS, TemplateCapabilities, ThinkingSwitch
 from paraserve.prompt.errors import PromptError
+from paraserve.protocol.error_codes import ErrorCode
+from paraserve.protocol.errors import field_error
 
 SWITCH_NAMES = frozenset({"enable_thinking", "thinking"})
 """Names under which clients turn reasoning on and off, whatever the template at hand reads."""
@@ -36,6 +38,33 @@ class ThinkingModes:
 
     on: Sequence[Mapping[str, Any]] = ()
     off: Mapping[str, Any] | None = None
+
+
+def wish(kwargs: Mapping[str, Any], effort: str | None, names: Sequence[str]) -> tuple[bool, str] | None:
+    """Whether reasoning is asked for, whatever the template, and the field that says so; None: it is left to the model.
+
+    Args:
+        effort: ``none`` is a wish, where no switch among the kwargs is another.
+        names: of the switches that count; the first that is there wins.
+
+    Raises:
+        RequestError: a switch is no boolean.
+    """
+    for name in names:
+        if (value := kwargs.get(name)) is not None:
+            param = f"chat_template_kwargs.{name}"
+            enabled = as_boolean(value)
+            if enabled is None:
+                raise field_error(param, "must be true or false")
+            return enabled, param
+    return (False, "reasoning_effort") if effort == "none" else None
+
+
+def as_boolean(value: Any) -> bool | None:
+    """Booleans that arrive as text or numbers: in a template the text ``false`` would be true. None: it is neither."""
+    if isinstance(value, str):
+        return {"true": True, "1": True, "false": False, "0": False}.get(value.lower())
+    return bool(value) if isinstance(value, int) else None
 
 
 def thinking_modes(takes: TemplateCapabilities) -> ThinkingModes:
@@ -90,19 +119,16 @@ def _from_effort(effort: str | None, given: Mapping[str, Any], takes: TemplateCa
     value = "no_think" if effort == "none" and "none" not in takes.efforts else effort
     if takes.efforts and value not in takes.efforts and (value in EFFORTS or effort == "none"):
         known = ", ".join(name for name in takes.efforts if name != "no_think")
-        raise PromptError(f"reasoning_effort: this model takes {known}", "reasoning_effort", "unsupported_value")
+        raise PromptError(
+            f"reasoning_effort: this model takes {known}", "reasoning_effort", ErrorCode.UNSUPPORTED_VALUE
+        )
     return {takes.effort_variable: value}
 
 
 def _switch_value(value: Any, switch: ThinkingSwitch) -> Any:
-    """Booleans that arrive as text or numbers: in a template the text ``false`` would be true."""
-    if isinstance(value, str):
-        value = {"true": True, "false": False}.get(value.lower(), value)
-    elif isinstance(value, int):
-        value = bool(value)
-    if isinstance(value, bool):
-        return switch.on if value else switch.off
-    return value
+    """The template's own value for on and off."""
+    on = as_boolean(value)
+    return value if on is None else switch.on if on else switch.off
 
 
 def _asked_under_another_name(variables: dict[str, Any], takes: TemplateCapabilities) -> bool | None:

@@ -8,8 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from paraserve.protocol.body import decode_body
-from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RequestError
+from paraserve.protocol.errors import field_error
 from paraserve.protocol.messages import Message, check_messages
 from paraserve.protocol.sampling import SamplingFields, check_sampling
 from paraserve.protocol.tools import Tool, ToolChoice, check_tools
@@ -83,11 +82,9 @@ def check_chat(request: ChatRequest) -> ChatRequest:
     check_tools(request.tools)
     field, limit = request.output_limit
     if limit is not None and limit < 1:
-        raise RequestError(f"{field}: must be at least 1", param=field, code=ErrorCode.INVALID_VALUE)
+        raise field_error(field, "must be at least 1")
     if request.top_logprobs and not request.logprobs:
-        raise RequestError(
-            "top_logprobs: needs logprobs to be true", param="top_logprobs", code=ErrorCode.INVALID_VALUE
-        )
+        raise field_error("top_logprobs", "needs logprobs to be true")
     return msgspec.structs.replace(request, messages=messages)
 
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from paraserve.protocol.body import decode_body
 from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RequestError
+from paraserve.protocol.errors import field_error
 from paraserve.protocol.sampling import SamplingFields, check_sampling
 from paraserve.protocol.usage import UsageInfo
 
@@ -65,21 +65,17 @@ def decode_completion(body: bytes) -> CompletionRequest:
     _check_prompt(request.prompt)
     check_sampling(request)
     if request.suffix:
-        raise RequestError(
-            "suffix: filling in the middle is not supported; put the whole context into prompt",
-            param="suffix",
-            code=ErrorCode.UNSUPPORTED_PARAMETER,
+        raise field_error(
+            "suffix",
+            "filling in the middle is not supported; put the whole context into prompt",
+            ErrorCode.UNSUPPORTED_PARAMETER,
         )
     if request.best_of is not None and request.best_of != (request.n or 1):
-        raise RequestError(
-            "best_of: choosing the best of more completions than n is not supported",
-            param="best_of",
-            code=ErrorCode.UNSUPPORTED_PARAMETER,
+        raise field_error(
+            "best_of", "choosing the best of more completions than n is not supported", ErrorCode.UNSUPPORTED_PARAMETER
         )
     if request.max_tokens == 0 and not request.echo:
-        raise RequestError(
-            "max_tokens: must be at least 1 without echo", param="max_tokens", code=ErrorCode.INVALID_VALUE
-        )
+        raise field_error("max_tokens", "must be at least 1 without echo")
     return request
 
 
@@ -88,11 +84,9 @@ def _check_prompt(prompt: str | list[Any]) -> None:
         return
     kinds = {_kind(item) for item in prompt}
     if not prompt or len(kinds) != 1 or None in kinds:
-        raise RequestError(
-            "prompt: must be a string, a list of strings, a list of token ids or a list of lists of token ids, and "
-            "not empty",
-            param="prompt",
-            code=ErrorCode.INVALID_VALUE,
+        raise field_error(
+            "prompt",
+            "must be a string, a list of strings, a list of token ids or a list of lists of token ids, and not empty",
         )
 
 

@@ -134,7 +134,12 @@ class ErrorCode(StrEnum):
     )
     ENGINE_OVERLOADED = "engine_overloaded", (429, 503), "the engine has no room", "try again after `Retry-After`"
     ENGINE_UNREACHABLE = "engine_unreachable", 503, "the engine cannot be reached", "try again after `Retry-After`"
-    ENGINE_UNHEALTHY = "engine_unhealthy", 503, "the engine gives no token (`/health_generate`)", "look at the engine"
+    ENGINE_UNHEALTHY = (
+        "engine_unhealthy",
+        503,
+        "the engine gives no token, or one that the server started has died",
+        "look at the engine",
+    )
     SERVER_STOPPING = (
         "server_stopping",
         503,

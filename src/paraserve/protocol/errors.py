@@ -6,6 +6,7 @@ what would be right, and never shows a Python repr, a path of the server or the 
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Mapping
 
@@ -13,8 +14,8 @@ import msgspec
 
 from paraserve.protocol.error_codes import ErrorCode
 
-RETRY_AFTER_SECONDS = 1
-"""What a client is told that may come again."""
+LONGEST_RETRY_AFTER = 60
+"""Seconds that a client is told to wait, at most twice."""
 
 _TYPES = {
     400: "invalid_request_error",
@@ -66,16 +67,33 @@ class RequestError(Exception):
         self.headers = dict(headers or {})
 
 
+def field_error(param: str, why: str, code: ErrorCode = ErrorCode.INVALID_VALUE) -> RequestError:
+    """A 400 whose message begins with the field that it names."""
+    return RequestError(f"{param}: {why}", param=param, code=code)
+
+
+def retry_after(seconds: float = 1.0) -> dict[str, str]:
+    """The header that says when to come back: after ``seconds``, or up to twice as late.
+
+    It is drawn anew for each, so that those who are refused together do not come back together.
+    """
+    least = min(max(seconds, 1.0), LONGEST_RETRY_AFTER)
+    return {"retry-after": str(round(random.uniform(least, 2 * least)))}
+
+
 def error_type(status: int) -> str:
     """OpenAI's ``error.type`` for a status."""
     return _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
 
 
-def context_overflow(prompt_tokens: int, context_length: int, *, status: int = 400, param: str) -> RequestError:
+def context_overflow(
+    prompt_tokens: int, context_length: int, longest_prompt: int | None, *, status: int = 400, param: str
+) -> RequestError:
     """The prompt alone does not fit. The wording is the one that agents look for ("maximum context length")."""
+    why = "which leaves no room for a reply" if prompt_tokens >= context_length else f"of at most {longest_prompt}"
     return RequestError(
         f"This model's maximum context length is {context_length} tokens. However, your input resulted in "
-        f"{prompt_tokens} tokens, which leaves no room for a reply. Please reduce the length of the input.",
+        f"{prompt_tokens} tokens, {why}. Please reduce the length of the input.",
         status=status,
         param=param,
         code=ErrorCode.CONTEXT_LENGTH_EXCEEDED,

@@ -1,4 +1,4 @@
-"""Chat messages: checked by type, kept as the client sent them.
+"""Chat messages: checked once, kept as the client sent them.
 
 A chat template may read fields that no API names, so a message travels as the decoded JSON object. The structs here
 exist to check it. The one rewrite is a repair of the protocol: an ``image_url`` (``video_url``, ``audio_url``) that
@@ -7,15 +7,17 @@ is a bare string becomes the object form.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RequestError, from_validation
+from paraserve.protocol.errors import field_error, from_validation
 
 Message = dict[str, Any]
 Part = dict[str, Any]
+MediaKind = Literal["image", "video", "audio"]
 
 
 class MediaUrl(msgspec.Struct):
@@ -77,34 +79,100 @@ class ToolMessage(MessageFields, tag="tool"):
 
 AnyMessage = SystemMessage | DeveloperMessage | UserMessage | AssistantTurn | ToolMessage
 
+TEXT_FIELDS: Mapping[str, str] = {
+    "text": "text",
+    "input_text": "text",
+    "output_text": "text",
+    "refusal": "refusal",
+}
+"""Part types that hold text, and the field they hold it in."""
+
+MEDIA_TYPES: Mapping[str, MediaKind] = {
+    "image_url": "image",
+    "input_image": "image",
+    "image": "image",
+    "video_url": "video",
+    "input_video": "video",
+    "video": "video",
+    "audio_url": "audio",
+    "input_audio": "audio",
+    "audio": "audio",
+}
+
+THINKING_TYPE = "thinking"
+"""A part that holds reasoning, in templates that take it so."""
+
 _URL_PARTS = ("image_url", "video_url", "audio_url")
 _PART_FIELDS = ("text", *_URL_PARTS)
 """A part of one of these types carries its value in the field of the same name."""
 
 
-def check_messages(messages: list[Message], param: str = "messages") -> list[Message]:
-    """Check every message and repair bare URLs.
+def check_messages(messages: list[Message]) -> list[Message]:
+    """Check that every message is whole, that all belong together, and repair bare URLs.
 
     Returns:
         The same list when nothing was repaired, else a new one that shares the untouched messages.
 
     Raises:
-        RequestError: 400, ``param`` names the message and field.
+        RequestError: 400, ``param`` names the message and field (``messages[2].tool_calls[0].function.name``).
     """
     if not messages:
-        raise RequestError(f"{param}: at least one message is required", param=param, code=ErrorCode.INVALID_VALUE)
+        raise field_error("messages", "at least one message is required")
+    for place, message in enumerate(messages):
+        if message.get("role") == "function":
+            why = "the function role is not supported; send the result with role tool and a tool_call_id"
+            raise field_error(f"messages[{place}].role", why)
     repaired = [_repair(message) for message in messages]
     try:
         msgspec.convert(repaired, list[AnyMessage])
     except msgspec.ValidationError as error:
-        raise from_validation(error, param) from None
-    for i, message in enumerate(repaired):
-        _check_parts(message.get("content"), f"{param}[{i}].content")
+        raise from_validation(error, "messages") from None
+    call_ids: set[str] = set()
+    for place, message in enumerate(repaired):
+        _check_message(message, f"messages[{place}]", call_ids)
     return repaired
 
 
+def _check_message(message: Message, path: str, call_ids: set[str]) -> None:
+    """What the types do not say. ``call_ids`` are those of the calls so far."""
+    role, content = message["role"], message.get("content")
+    if content is None and role in ("user", "system", "developer"):
+        raise field_error(f"{path}.content", f"a {role} message needs content")
+    if isinstance(content, list):
+        for place, part in enumerate(content):
+            _check_part(part, f"{path}.content[{place}]")
+    if role == "assistant":
+        for place, call in enumerate(message.get("tool_calls") or ()):
+            if not call["function"]["name"]:
+                raise field_error(f"{path}.tool_calls[{place}].function.name", "a tool call needs its function's name")
+            if not call.get("id"):
+                raise field_error(f"{path}.tool_calls[{place}].id", "a tool call needs an id")
+            call_ids.add(call["id"])
+    elif role == "tool":
+        answers = message.get("tool_call_id")
+        if not answers:
+            raise field_error(f"{path}.tool_call_id", "a tool message needs the id of the call that it answers")
+        if answers not in call_ids:
+            why = "no assistant message before this one has a tool call with this id"
+            raise field_error(f"{path}.tool_call_id", why)
+
+
+def _check_part(part: Part, path: str) -> None:
+    """Refuse what is neither text nor media."""
+    kind = part["type"]
+    if kind in _PART_FIELDS:
+        if kind not in part:
+            raise field_error(f"{path}.{kind}", "field required", ErrorCode.MISSING_REQUIRED_PARAMETER)
+    elif kind in TEXT_FIELDS or kind == THINKING_TYPE:
+        field = TEXT_FIELDS.get(kind, THINKING_TYPE)
+        if not isinstance(part.get(field), str):
+            raise field_error(f"{path}.{field}", f"a {kind} part needs a string")
+    elif kind not in MEDIA_TYPES:
+        raise field_error(f"{path}.type", "parts of this type are not supported")
+
+
 def _repair(message: Message) -> Message:
-    content = message.get("content") if isinstance(message, dict) else None
+    content = message.get("content")
     if not isinstance(content, list) or not any(_bare_url(part) for part in content):
         return message
     return {**message, "content": [_wrap_url(part) if _bare_url(part) else part for part in content]}
@@ -118,11 +186,3 @@ def _wrap_url(part: Part) -> Part:
     return {
         key: {"url": value} if key in _URL_PARTS and isinstance(value, str) else value for key, value in part.items()
     }
-
-
-def _check_parts(content: Any, param: str) -> None:
-    for j, part in enumerate(content if isinstance(content, list) else ()):
-        field = part["type"]
-        if field in _PART_FIELDS and field not in part:
-            where = f"{param}[{j}].{field}"
-            raise RequestError(f"{where}: field required", param=where, code=ErrorCode.MISSING_REQUIRED_PARAMETER)

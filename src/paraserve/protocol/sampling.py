@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RequestError
+from paraserve.protocol.errors import RequestError, field_error
 from paraserve.protocol.unserved import UnservedFields
 
 MAX_STOP_STRINGS = 64
@@ -31,9 +31,25 @@ class JsonSchemaFormat(msgspec.Struct, frozen=True, rename={"schema_": "schema"}
     strict: bool | None = None
 
 
-class ResponseFormat(msgspec.Struct, frozen=True):
+class ResponseFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"schema_": "schema"}):
+    """OpenAI's; or with the schema beside the type, where llama.cpp, OpenAI's Responses API and others have it."""
+
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchemaFormat | None = None
+    schema_: dict[str, Any] | bool | None = None
+    name: str | None = None
+    description: str | None = None
+    strict: bool | None = None
+
+    @property
+    def schema(self) -> dict[str, Any] | bool | None:
+        """The schema, wherever it stands; None: any JSON object."""
+        found = self.schema_ if self.json_schema is None else self.json_schema.schema_
+        return None if self.type == "json_object" and found in ({}, True) else found
+
+    @property
+    def schema_field(self) -> str:
+        return "response_format.schema" if self.json_schema is None else "response_format.json_schema.schema"
 
 
 class SamplingFields(UnservedFields, frozen=True, kw_only=True):
@@ -105,12 +121,8 @@ class SamplingFields(UnservedFields, frozen=True, kw_only=True):
 def check_sampling(request: SamplingFields) -> None:
     """The rules that reach over more than one field. Raises `RequestError`."""
     chosen = request.response_format
-    if chosen is not None and chosen.type == "json_schema" and chosen.json_schema is None:
-        raise RequestError(
-            "response_format.json_schema: field required when type is json_schema",
-            param="response_format",
-            code=ErrorCode.MISSING_REQUIRED_PARAMETER,
-        )
+    if chosen is not None:
+        _check_response_format(chosen)
     _check_stop_strings(request.stop_strings)
     constraints = [
         name
@@ -122,29 +134,36 @@ def check_sampling(request: SamplingFields) -> None:
         if value is not None
     ]
     if len(constraints) > 1:
+        raise field_error(constraints[1], f"cannot be combined with {constraints[0]}")
+
+
+def _check_response_format(chosen: ResponseFormat) -> None:
+    """One schema where one is needed, and none that would not be obeyed."""
+    twice = chosen.json_schema is not None and chosen.schema_ is not None
+    if twice or (chosen.type == "text" and chosen.schema is not None):
         raise RequestError(
-            f"{constraints[1]}: cannot be combined with {constraints[0]}",
-            param=constraints[1],
+            "response_format: a second schema" if twice else "response_format: type text has no schema",
+            param="response_format",
             code=ErrorCode.INVALID_VALUE,
+        )
+    if chosen.type == "json_schema" and chosen.schema is None:
+        raise RequestError(
+            "response_format.json_schema: field required when type is json_schema",
+            param="response_format",
+            code=ErrorCode.MISSING_REQUIRED_PARAMETER,
         )
 
 
 def _check_stop_strings(strings: Sequence[str]) -> None:
     """Each of them is looked for at every token of the reply."""
     if len(strings) > MAX_STOP_STRINGS or any(len(string) > MAX_STOP_CHARS for string in strings):
-        raise RequestError(
-            f"stop: at most {MAX_STOP_STRINGS} strings of at most {MAX_STOP_CHARS} characters",
-            param="stop",
-            code=ErrorCode.INVALID_VALUE,
-        )
+        raise field_error("stop", f"at most {MAX_STOP_STRINGS} strings of at most {MAX_STOP_CHARS} characters")
 
 
 def check_token_ids(token_ids: Iterable[int], vocab_size: int, param: str) -> None:
     """Every id must be one of the vocabulary: an engine may die of another. Raises `RequestError`."""
     if not all(0 <= token_id < vocab_size for token_id in token_ids):
-        raise RequestError(
-            f"{param}: must be token ids from 0 to {vocab_size - 1}", param=param, code=ErrorCode.INVALID_VALUE
-        )
+        raise field_error(param, f"must be token ids from 0 to {vocab_size - 1}")
 
 
 def logit_bias_ids(bias: Mapping[str, float] | None, vocab_size: int) -> dict[int, float]:

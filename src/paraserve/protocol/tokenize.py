@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from paraserve.protocol.body import decode_body
 from paraserve.protocol.chat import ChatCompletionRequest, check_chat
 from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RequestError
+from paraserve.protocol.errors import field_error
 from paraserve.protocol.messages import Message
 
 TokenId = Annotated[int, Meta(ge=0)]
@@ -74,9 +74,7 @@ def decode_tokenize(body: bytes) -> TokenizeRequest:
     """Decode and check. Raises `RequestError`: exactly one of ``prompt`` and ``messages`` must be there."""
     request = decode_body(_tokenize_decoder, body)
     if (request.prompt is None) == (not request.messages):
-        raise RequestError(
-            "prompt: give either prompt or messages", param="prompt", code=ErrorCode.MISSING_REQUIRED_PARAMETER
-        )
+        raise field_error("prompt", "give either prompt or messages", ErrorCode.MISSING_REQUIRED_PARAMETER)
     return request if request.prompt is not None else check_chat(request)
 
 

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RequestError, from_validation
+from paraserve.protocol.errors import RequestError, field_error, from_validation
 
 Tool = dict[str, Any]
 FunctionName = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
@@ -28,6 +27,8 @@ class FunctionDefinition(msgspec.Struct, frozen=True):
 class ToolDefinition(msgspec.Struct, frozen=True):
     function: FunctionDefinition
     type: Literal["function"]
+    strict: bool | None = None
+    """Where OpenAI's Responses API has it: obeyed as well."""
 
 
 class NamedFunction(msgspec.Struct, frozen=True):
@@ -58,9 +59,12 @@ def check_tools(tools: Sequence[Tool] | None, param: str = "tools") -> tuple[Fun
         name = definition.function.name
         if name in seen:
             where = f"{param}[{i}].function.name"
-            raise RequestError(f"{where}: this name is declared twice", param=where, code=ErrorCode.INVALID_VALUE)
+            raise field_error(where, "this name is declared twice")
         seen.add(name)
-    return tuple(definition.function for definition in definitions)
+    return tuple(
+        msgspec.structs.replace(definition.function, strict=definition.function.strict or definition.strict)
+        for definition in definitions
+    )
 
 
 def tool_choice_in_force(choice: ToolChoice | None, functions: Sequence[FunctionDefinition]) -> str:
@@ -92,4 +96,4 @@ def tool_choice_in_force(choice: ToolChoice | None, functions: Sequence[Function
 
 
 def _wrong(why: str) -> RequestError:
-    return RequestError(f"tool_choice: {why}", param="tool_choice", code=ErrorCode.INVALID_VALUE)
+    return field_error("tool_choice", why)

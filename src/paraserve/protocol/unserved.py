@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RequestError
+from paraserve.protocol.errors import field_error
 
 INSTEAD = {
     "functions": "tools",
@@ -26,8 +26,18 @@ INSTEAD = {
     "grammar": "ebnf",
     "allowed_token_ids": "regex",
     "bad_words": "logit_bias",
+    "structural_tag": "response_format or tools",
+    "format": "response_format",
+    "output_format": "response_format",
+    "output_config": "response_format",
+    "response_schema": "response_format",
+    "text": "response_format",
+    "sampling_params": "its fields in the body itself",
+    "extra_body": "its fields in the body itself",
+    "nvext": "its fields in the body itself",
 }
-"""Names of OpenAI's first function calls, of vLLM and of llama.cpp, and what to send."""
+"""Names of OpenAI's first function calls and Responses API, of vLLM, SGLang, llama.cpp, Ollama, Anthropic and NVIDIA,
+and what to send. The last three hold such fields one level down."""
 
 
 class UnservedFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +54,15 @@ class UnservedFields(msgspec.Struct, frozen=True, kw_only=True):
     grammar: Any = None
     allowed_token_ids: Any = None
     bad_words: Any = None
+    structural_tag: Any = None
+    format: Any = None
+    output_format: Any = None
+    output_config: Any = None
+    response_schema: Any = None
+    text: Any = None
+    sampling_params: Any = None
+    extra_body: Any = None
+    nvext: Any = None
 
 
 def check_served(request: UnservedFields, passed: Collection[str] = ()) -> None:
@@ -54,6 +73,4 @@ def check_served(request: UnservedFields, passed: Collection[str] = ()) -> None:
     """
     for name, instead in INSTEAD.items():
         if getattr(request, name) and name not in passed:
-            raise RequestError(
-                f"{name}: not supported; send {instead}", param=name, code=ErrorCode.UNSUPPORTED_PARAMETER
-            )
+            raise field_error(name, f"not supported; send {instead}", ErrorCode.UNSUPPORTED_PARAMETER)

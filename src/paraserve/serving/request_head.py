@@ -14,7 +14,7 @@ import httptools
 from starlette.types import Scope
 
 from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RETRY_AFTER_SECONDS, RequestError
+from paraserve.protocol.errors import RequestError, retry_after
 
 MAX_HEAD_BYTES = 64 << 10
 """Request line and headers together, as most servers and proxies have it; and what may stand between two pieces of a
@@ -87,5 +87,5 @@ def no_room() -> RequestError:
         "The server has no room for another connection.",
         status=503,
         code=ErrorCode.OVERLOADED,
-        headers={"retry-after": str(RETRY_AFTER_SECONDS)},
+        headers=retry_after(),
     )

@@ -24,14 +24,17 @@ from paraserve.api.app import create_app
 from paraserve.deploy import deploy
 from paraserve.deployment import Deployment
 from paraserve.engines.build import engine_of_ours
+from paraserve.engines.child import ChildServer
+from paraserve.engines.upkeep import keep_running
 from paraserve.observability.event_loop import watch_event_loop
 from paraserve.serving.connection_limits import ConnectionLimits
 from paraserve.serving.http_protocol import HTTPConnection, with_limits
 from paraserve.serving.listening import listen, url_of
 from paraserve.serving.memory import release_startup_memory
 from paraserve.serving.open_files import Listener, Reserve
-from paraserve.serving.progress import Progress, run_until_stopped
+from paraserve.serving.progress import START_FAILED, Progress, run_until_stopped
 from paraserve.serving.tls import Certificate
+from paraserve.serving.waiting import deployed_while_listening, not_ready
 from paraserve.settings import ServerSettings
 
 LAST_WORDS_SECONDS = 1.0
@@ -52,19 +55,54 @@ async def _serve(settings: ServerSettings, engine_flags: Sequence[str], progress
     child = engine_of_ours(settings, engine_flags)
     listening = listen(settings.host, settings.port)
     try:
-        deployment = await deploy(settings, progress.step, partial(child.start, progress.step) if child else None)
+        deploying = deploy(settings, progress.step, partial(child.start, progress.step) if child else None)
+        deployment = await when_deployed(deploying, settings, certificate, listening)
+        if deployment is None:
+            return 0
         try:
             app = create_app(deployment)
             ready = partial(progress.step, f"ready on {url_of(settings, listening)}", ready_facts(deployment))
-            async with background(certificate.follow() if certificate else None, watch_event_loop(app.state.metrics)):
-                await HTTPServer(app, settings, certificate, on_listening=ready).serve([listening])
+            server = HTTPServer(app, settings, certificate, on_listening=ready)
+            upkeep = _upkeep(child, deployment, server) if child else None
+            watches = (certificate.follow() if certificate else None, watch_event_loop(app.state.metrics), upkeep)
+            async with background(*watches):
+                await server.serve([listening])
         finally:
             await deployment.close()
     finally:
         listening.close()
         if child is not None:
             await child.stop()
+    if server.lost_engine:
+        progress.fail(server.lost_engine)
+        return START_FAILED
     return 0
+
+
+async def when_deployed(
+    deploying: Coroutine[Any, Any, Deployment],
+    settings: ServerSettings,
+    certificate: Certificate | None,
+    listening: socket.socket,
+) -> Deployment | None:
+    """The deployment. With `--wait-for-engine` connections are accepted already; None where a signal comes first."""
+    if not settings.wait_for_engine:
+        return await deploying
+    server = HTTPServer(not_ready, settings, certificate)
+    return await deployed_while_listening(deploying, server.serve, server.stop, listening)
+
+
+async def _upkeep(child: ChildServer, deployment: Deployment, server: HTTPServer) -> None:
+    """Look after the engine; where it is not to be started again, the server ends with it."""
+    health = deployment.availability
+
+    def tell(away: str = "") -> None:
+        health.away = away
+
+    server.lost_engine = await keep_running(
+        child, restart=deployment.settings.engine_restart, on_away=tell, on_back=tell
+    )
+    server.should_exit = True
 
 
 def check_access_files(settings: ServerSettings) -> Certificate | None:
@@ -82,6 +120,7 @@ async def background(*watches: Coroutine[Any, Any, None] | None) -> AsyncIterato
     finally:
         for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class HTTPServer(uvicorn.Server):
@@ -117,6 +156,12 @@ class HTTPServer(uvicorn.Server):
         )
         super().__init__(config)
         self._on_listening = on_listening
+        self.lost_engine = ""
+        """Why there is nothing left to serve with."""
+
+    def stop(self) -> None:
+        """As a signal does."""
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup([])

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from paraserve.settings.declare import SECONDS, Count, FilePath, Positive, setting
+from paraserve.settings.declare import SECONDS, Count, FilePath, Positive, Seconds, setting
 
 ENGINE = "Engine"
 FORMATS = "Reasoning and tool calls"
@@ -42,6 +42,17 @@ class ReplySettings:
         600.0,
         group=ENGINE,
         help="How long an engine may be silent within a reply before the request fails with 504.",
+    )
+    wait_for_engine: Seconds = setting(
+        0.0,
+        group=ENGINE,
+        help="How long a start waits for an engine at a URL that is not there yet: the server listens meanwhile, and "
+        "answers 503. 0 is not at all.",
+    )
+    engine_restart: bool = setting(
+        True,
+        group=ENGINE,
+        help="Start an engine that the server has started again when it dies; without, the server ends with it.",
     )
     engine_max_logprobs: Count = setting(
         20, group=ENGINE, help="The most alternatives a token that a vLLM engine gives (its --max-logprobs)."

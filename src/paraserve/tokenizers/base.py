@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from paraserve.start_error import StartError
 from paraserve.tokenizers.token_table import BlankPrefix
+
+
+class CheckpointError(StartError):
+    """A checkpoint's files cannot be used: what is missing or wrong, and what to do."""
 
 
 class Tokenizer(Protocol):

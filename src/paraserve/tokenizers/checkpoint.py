@@ -11,13 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from paraserve.prompt.errors import CheckpointError
-from paraserve.prompt.template import ChatTemplate
-from paraserve.tokenizers.base import Tokenizer
+from paraserve.tokenizers.base import CheckpointError, Tokenizer
 from paraserve.tokenizers.gguf import GgufModel, gguf_model, gguf_tokenizer
-from paraserve.tokenizers.huggingface import SPECIAL_TOKEN_NAMES, HuggingFaceTokenizer, TokenizerFileError, token_text
+from paraserve.tokenizers.huggingface import HuggingFaceTokenizer, read_object, special_tokens
 from paraserve.tokenizers.sentencepiece import SentencePieceTokenizer
 from paraserve.tokenizers.sentencepiece_files import model_file
 from paraserve.tokenizers.tekken import TekkenTokenizer
@@ -45,8 +41,9 @@ class Checkpoint:
 
     path: Path
     tokenizer: Tokenizer
-    templates: Mapping[str, ChatTemplate]
-    """By name; empty where the checkpoint ships none. `DEFAULT_TEMPLATE` is there whenever there is any."""
+    templates: Mapping[str, str]
+    """The texts of the chat templates by name; empty where the checkpoint ships none. `DEFAULT_TEMPLATE` is there
+    whenever there is any."""
     special_tokens: Mapping[str, str] = field(default_factory=dict)
     """``bos_token`` and its like: variables of every template."""
     eos_token_ids: frozenset[int] = frozenset()
@@ -79,7 +76,7 @@ def load_checkpoint(
         raise CheckpointError(f"there is no tokenizer at {source}: --tokenizer-path takes a directory or a .gguf file")
     gguf = {path: gguf_model(path) for path in {model_path, source} if path.is_file()}
     model = _read_model(model_path, gguf.get(model_path))
-    config = {} if source.is_file() else _read_json(source / _TOKENIZER_CONFIG)
+    config = {} if source.is_file() else read_object(source / _TOKENIZER_CONFIG)
     tokenizer, specials = _read_tokenizer(source, config, gguf.get(source))
     sources = _read_templates(source, gguf.get(source)) or _read_templates(model_path, gguf.get(model_path))
     return Checkpoint(
@@ -107,8 +104,8 @@ class _ModelFiles:
 def _read_model(path: Path, model: GgufModel | None) -> _ModelFiles:
     if model is not None:
         return _ModelFiles(model.context_length, model.eos_token_ids)
-    config = _read_json(path / "config.json")
-    generation = _read_json(path / "generation_config.json")
+    config = read_object(path / "config.json")
+    generation = read_object(path / "generation_config.json")
     return _ModelFiles(context_length_of(config), _eos_ids(config) | _eos_ids(generation), generation)
 
 
@@ -116,28 +113,28 @@ def _read_tokenizer(path: Path, config: Mapping[str, Any], gguf: GgufModel | Non
     """The tokenizer, and its named special tokens."""
     if gguf is not None:
         return gguf_tokenizer(path, gguf.metadata), dict(gguf.special_tokens)
-    try:
-        if (path / "tokenizer.json").is_file():
-            tokenizer: Tokenizer = HuggingFaceTokenizer.from_directory(path)
-        elif (path / "tiktoken.model").is_file():
-            tokenizer = TiktokenTokenizer.from_directory(path)
-        elif (path / "tekken.json").is_file():
-            tokenizer = TekkenTokenizer(path / "tekken.json")
-            return tokenizer, dict(tokenizer.special_tokens)
-        elif (model := model_file(path)) is not None:
-            tokenizer = SentencePieceTokenizer(model)
-            return tokenizer, dict(tokenizer.special_tokens)
-        elif has_vocabulary_files(path):
-            tokenizer = read_vocabulary_files(path, config)
-        else:
+    if (file := path / "tokenizer.json").is_file():
+        tokenizer: Tokenizer = HuggingFaceTokenizer(_read_text(file), config, source=str(file))
+    elif (path / "tiktoken.model").is_file():
+        if not config:
             raise CheckpointError(
-                f"{path} has no tokenizer.json, tiktoken.model, tekken.json, tokenizer.model or vocab.json: "
-                "give a directory that has one with --tokenizer-path"
+                f"there is no {path / _TOKENIZER_CONFIG}, to name the special tokens of tiktoken.model"
             )
-    except TokenizerFileError as error:
-        raise CheckpointError(str(error)) from error
-    texts = {name: token_text(config.get(name)) for name in SPECIAL_TOKEN_NAMES}
-    return tokenizer, {name: text for name, text in texts.items() if text}
+        tokenizer = TiktokenTokenizer(path / "tiktoken.model", config)
+    elif (path / "tekken.json").is_file():
+        tokenizer = TekkenTokenizer(path / "tekken.json")
+        return tokenizer, dict(tokenizer.special_tokens)
+    elif (model := model_file(path)) is not None:
+        tokenizer = SentencePieceTokenizer(model)
+        return tokenizer, dict(tokenizer.special_tokens)
+    elif has_vocabulary_files(path):
+        tokenizer = read_vocabulary_files(path, config)
+    else:
+        raise CheckpointError(
+            f"{path} has no tokenizer.json, tiktoken.model, tekken.json, tokenizer.model or vocab.json: "
+            "give a directory that has one with --tokenizer-path"
+        )
+    return tokenizer, special_tokens(config)
 
 
 def _read_templates(path: Path, gguf: GgufModel | None) -> dict[str, str]:
@@ -145,7 +142,7 @@ def _read_templates(path: Path, gguf: GgufModel | None) -> dict[str, str]:
     if gguf is not None:
         return dict(gguf.chat_templates)
     templates: dict[str, str] = {}
-    declared = _read_json(path / _TOKENIZER_CONFIG).get("chat_template")
+    declared = read_object(path / _TOKENIZER_CONFIG).get("chat_template")
     if isinstance(declared, str):
         templates[DEFAULT_TEMPLATE] = declared
     elif isinstance(declared, list):
@@ -158,14 +155,14 @@ def _read_templates(path: Path, gguf: GgufModel | None) -> dict[str, str]:
         templates[DEFAULT_TEMPLATE] = _read_text(path / "chat_template.jinja")
     elif (path / "chat_template.json").is_file():
         # The layout of processors of 2024: one key.
-        templates[DEFAULT_TEMPLATE] = str(_read_json(path / "chat_template.json").get("chat_template", ""))
+        templates[DEFAULT_TEMPLATE] = str(read_object(path / "chat_template.json").get("chat_template", ""))
     return templates
 
 
-def _choose_templates(sources: Mapping[str, str], wanted: str | None) -> dict[str, ChatTemplate]:
+def _choose_templates(sources: Mapping[str, str], wanted: str | None) -> dict[str, str]:
     """All of the checkpoint's, or the one that the operator asked for, which then serves every request."""
     if wanted is not None and wanted in sources:
-        return {DEFAULT_TEMPLATE: ChatTemplate.compile(sources[wanted], wanted)}
+        return {DEFAULT_TEMPLATE: sources[wanted]}
     if wanted is not None:
         path = Path(wanted)
         if not path.is_file():
@@ -173,13 +170,13 @@ def _choose_templates(sources: Mapping[str, str], wanted: str | None) -> dict[st
             raise CheckpointError(
                 f"--chat-template {wanted}: there is no such file, and the checkpoint's templates are: {known}"
             )
-        return {DEFAULT_TEMPLATE: ChatTemplate.compile(_read_text(path), path.name)}
+        return {DEFAULT_TEMPLATE: _read_text(path)}
     if sources and DEFAULT_TEMPLATE not in sources:
         raise CheckpointError(
             "the checkpoint has no default chat template; choose one of its templates with --chat-template: "
             + ", ".join(sorted(sources))
         )
-    return {name: ChatTemplate.compile(text, name) for name, text in sources.items()}
+    return dict(sources)
 
 
 def context_length_of(config: Mapping[str, Any]) -> int | None:
@@ -213,19 +210,6 @@ def _eos_ids(config: Mapping[str, Any]) -> frozenset[int]:
         value = config["text_config"].get("eos_token_id")
     values = value if isinstance(value, list) else [value]
     return frozenset(number for number in values if isinstance(number, int))
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """An object, empty where there is no such file."""
-    if not path.is_file():
-        return {}
-    try:
-        document = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
-        raise CheckpointError(f"cannot read {path}: {error}") from error
-    if not isinstance(document, dict):
-        raise CheckpointError(f"cannot read {path}: it is no JSON object")
-    return document
 
 
 def _read_text(path: Path) -> str:

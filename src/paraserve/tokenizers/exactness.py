@@ -5,9 +5,15 @@ Never loads a tokenizer itself. One invariant: a single differing id on any text
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
-Encode = Callable[[str], list[int]]
+log = logging.getLogger(__name__)
+
+Encode = Callable[[str], Any]
+Fast = TypeVar("Fast")
+Reference = TypeVar("Reference")
 
 _PARAGRAPH = "The quick brown fox can't jump over 12,345 lazy dogs; it's 3.14159 times too tired (isn't it?).\n"
 
@@ -51,3 +57,31 @@ def probe_texts(added_tokens: Iterable[str], limit: int = 400) -> list[str]:
 def first_difference(fast: Encode, reference: Encode, texts: Iterable[str]) -> str | None:
     """The first text on which the two disagree, None where there is none."""
     return next((text for text in texts if fast(text) != reference(text)), None)
+
+
+def choose_encoder(
+    fast: Callable[[], Fast],
+    reference: Reference,
+    texts: Iterable[str],
+    *,
+    source: object,
+    name: str,
+    encode: Callable[[Any, str], Any] = lambda encoder, text: encoder.encode(text),
+) -> Fast | Reference:
+    """The fast encoder if it agrees with the reference on everything, else the reference.
+
+    Args:
+        fast: makes it, or raises `ValueError` where fastokens cannot read the vocabulary.
+        source, name: of the vocabulary and of the reference, for the log.
+        encode: what is compared.
+    """
+    try:
+        encoder = fast()
+    except ValueError as error:
+        log.warning("fastokens cannot read %s (%s): encoding with %s", source, error, name)
+        return reference
+    difference = first_difference(lambda text: encode(encoder, text), lambda text: encode(reference, text), texts)
+    if difference is not None:
+        log.warning("fastokens differs from %s on %r for %s: encoding with %s", name, difference, source, name)
+        return reference
+    return encoder

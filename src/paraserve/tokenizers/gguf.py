@@ -17,11 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from paraserve.prompt.errors import CheckpointError
-from paraserve.tokenizers.base import Tokenizer
+from paraserve.tokenizers.base import CheckpointError, Tokenizer
 from paraserve.tokenizers.exactness import probe_texts
 from paraserve.tokenizers.gguf_pretokenizers import PRE_TOKENIZERS, PreTokenizer
-from paraserve.tokenizers.huggingface import HuggingFaceTokenizer, TokenizerFileError
+from paraserve.tokenizers.huggingface import HuggingFaceTokenizer
 from paraserve.tokenizers.sentencepiece_merges import (
     BYTE,
     CONTROL,
@@ -105,7 +104,7 @@ def gguf_tokenizer(path: Path, metadata: Mapping[str, Any] | None = None) -> Hug
     }
     try:
         return HuggingFaceTokenizer(json.dumps(document, ensure_ascii=False), config, source=str(path))
-    except (TokenizerFileError, ValueError) as error:
+    except (CheckpointError, ValueError) as error:
         raise CheckpointError(f"the tokenizer in {path} cannot be used: {error}; {_INSTEAD}") from error
 
 

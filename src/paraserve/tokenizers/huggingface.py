@@ -8,16 +8,16 @@ construction, so that every method may run in several threads at once.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import fastokens  # type: ignore[import-untyped]
 import msgspec
 import tokenizers
 
-from paraserve.tokenizers.exactness import first_difference, probe_texts
+from paraserve.tokenizers.base import CheckpointError
+from paraserve.tokenizers.exactness import choose_encoder, probe_texts
 from paraserve.tokenizers.token_table import (
     SPACE,
     AddedToken,
@@ -29,22 +29,12 @@ from paraserve.tokenizers.token_table import (
     metaspace_decoder,
 )
 
-log = logging.getLogger(__name__)
-
 SEGMENT_CACHE_BYTES = 64 << 20
 """Room for the ids of text segments that growing conversations repeat. Segments end at added tokens, which no
 pre-tokenizer looks across, so that cached ids are the ids (tests/tokenizers/test_tokenizers.py proves it)."""
 
 SPECIAL_TOKEN_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 """The named special tokens of ``tokenizer_config.json``; templates read them as variables of these names."""
-
-
-class TokenizerFileError(Exception):
-    """A tokenizer file cannot be used. The message is one line for the operator: which file, what is wrong."""
-
-
-class Encoder(Protocol):
-    def encode(self, text: str, add_special_tokens: bool) -> list[int]: ...
 
 
 class FastEncoder:
@@ -90,7 +80,7 @@ class HuggingFaceTokenizer(TableTokenizer):
             source: a name for error messages, the file's.
 
         Raises:
-            TokenizerFileError: the file is no tokenizer, or of a kind that has no exact byte table.
+            CheckpointError: the file is no tokenizer, or of a kind that has no exact byte table.
         """
         source = source or "tokenizer.json"
         config = config or {}
@@ -100,22 +90,17 @@ class HuggingFaceTokenizer(TableTokenizer):
             document["added_tokens"] = [*document.get("added_tokens", []), *missing]
             tokenizer_json = json.dumps(document, ensure_ascii=False)
         table = TokenTable(_pieces(document, source), _piece_decoder(document, source), _added_tokens(document, config))
-        super().__init__(table, _special_tokens(config), _blank_prefix(document))
-        self._encoder = _choose_encoder(tokenizer_json, table.added_tokens, source)
+        super().__init__(table, special_tokens(config), _blank_prefix(document))
+        self._encoder = choose_encoder(
+            lambda: FastEncoder(tokenizer_json),
+            ReferenceEncoder(tokenizer_json),
+            probe_texts(table.added_tokens),
+            source=source,
+            name="tokenizers",
+            encode=lambda encoder, text: [encoder.encode(text, special) for special in (False, True)],
+        )
         self._add_bos = config.get("add_bos_token")
         self._add_eos = config.get("add_eos_token")
-
-    @classmethod
-    def from_directory(cls, directory: Path) -> HuggingFaceTokenizer:
-        """From a checkpoint's directory. Raises `TokenizerFileError`."""
-        path = directory / "tokenizer.json"
-        config_path = directory / "tokenizer_config.json"
-        try:
-            text = path.read_text(encoding="utf-8")
-            config = msgspec.json.decode(config_path.read_bytes()) if config_path.is_file() else {}
-        except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
-            raise TokenizerFileError(f"cannot read the tokenizer in {directory}: {error}") from error
-        return cls(text, config, source=str(path))
 
     @property
     def backend(self) -> str:
@@ -139,6 +124,19 @@ class HuggingFaceTokenizer(TableTokenizer):
         return ids
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """A file's JSON object, empty where there is no such file."""
+    if not path.is_file():
+        return {}
+    try:
+        document = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from error
+    if not isinstance(document, dict):
+        raise CheckpointError(f"cannot read {path}: it is no JSON object")
+    return document
+
+
 def token_text(value: Any) -> str | None:
     """The text of a token as the config files spell it: a string, or an object with ``content``."""
     if isinstance(value, str):
@@ -147,18 +145,19 @@ def token_text(value: Any) -> str | None:
     return content if isinstance(content, str) else None
 
 
-def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    """The named special tokens that a ``tokenizer_config.json`` states."""
     named = ((name, token_text(config.get(name))) for name in SPECIAL_TOKEN_NAMES)
-    return {name: text for name, text in named if text is not None}
+    return {name: text for name, text in named if text}
 
 
 def _parse(text: str, source: str) -> dict[str, Any]:
     try:
         document = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise TokenizerFileError(f"{source} is not JSON: {error}") from error
+        raise CheckpointError(f"{source} is not JSON: {error}") from error
     if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
-        raise TokenizerFileError(f"{source} is no tokenizer file: it has no model")
+        raise CheckpointError(f"{source} is no tokenizer file: it has no model")
     return document
 
 
@@ -176,7 +175,7 @@ def _missing_tokens(document: Mapping[str, Any], config: Mapping[str, Any]) -> l
 
 def _added_tokens(document: Mapping[str, Any], config: Mapping[str, Any]) -> list[AddedToken]:
     declared = {int(number): token for number, token in config.get("added_tokens_decoder", {}).items()}
-    special = set(_special_tokens(config).values())
+    special = set(special_tokens(config).values())
     special.update(filter(None, map(token_text, config.get("additional_special_tokens") or ())))
     byte_level = any(step.get("type") == "ByteLevel" for step in _steps(document.get("decoder"), "decoders"))
     return [
@@ -196,7 +195,7 @@ def _pieces(document: Mapping[str, Any], source: str) -> Iterable[tuple[str, int
         return vocabulary.items()
     if isinstance(vocabulary, list):
         return ((entry[0], number) for number, entry in enumerate(vocabulary))
-    raise TokenizerFileError(f"{source} has no vocabulary")
+    raise CheckpointError(f"{source} has no vocabulary")
 
 
 def _piece_decoder(document: Mapping[str, Any], source: str) -> PieceDecoder:
@@ -212,7 +211,7 @@ def _piece_decoder(document: Mapping[str, Any], source: str) -> PieceDecoder:
             return metaspace_decoder(step["pattern"]["String"])
     if "ByteFallback" in kinds:
         return metaspace_decoder()
-    raise TokenizerFileError(f"{source} has a decoder of a kind that is not supported: {sorted(map(str, kinds))}")
+    raise CheckpointError(f"{source} has a decoder of a kind that is not supported: {sorted(map(str, kinds))}")
 
 
 def _blank_prefix(document: Mapping[str, Any]) -> BlankPrefix:
@@ -233,23 +232,3 @@ def _steps(section: Any, of_sequence: str) -> list[dict[str, Any]]:
     if not isinstance(section, dict):
         return []
     return list(section.get(of_sequence, [])) if section.get("type") == "Sequence" else [section]
-
-
-def _choose_encoder(text: str, added_tokens: Mapping[str, int], source: str) -> FastEncoder | ReferenceEncoder:
-    """The fast encoder if it agrees with the reference on everything, else the reference."""
-    reference = ReferenceEncoder(text)
-    try:
-        fast = FastEncoder(text)
-    except ValueError as error:
-        log.warning("fastokens cannot read %s (%s): encoding with tokenizers", source, error)
-        return reference
-    for special in (False, True):
-        difference = first_difference(
-            lambda probe, add=special: fast.encode(probe, add),  # type: ignore[misc]
-            lambda probe, add=special: reference.encode(probe, add),  # type: ignore[misc]
-            probe_texts(added_tokens),
-        )
-        if difference is not None:
-            log.warning("fastokens differs from tokenizers on %r for %s: encoding with tokenizers", difference, source)
-            return reference
-    return fast

@@ -10,20 +10,17 @@ construction.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 
-from paraserve.tokenizers.exactness import first_difference, probe_texts
+from paraserve.tokenizers.exactness import choose_encoder, probe_texts
 from paraserve.tokenizers.huggingface import FastEncoder
 from paraserve.tokenizers.sentencepiece_files import SentencePieceFiles, read_files
 from paraserve.tokenizers.sentencepiece_merges import MatchedToken, Piece, byte_pair_document
 from paraserve.tokenizers.token_table import SPACE, AddedToken, BlankPrefix, TableTokenizer, TokenTable
-
-log = logging.getLogger(__name__)
 
 
 class SentencePieceTokenizer(TableTokenizer):
@@ -35,7 +32,7 @@ class SentencePieceTokenizer(TableTokenizer):
             path: the model; what the checkpoint adds to it is read from the same directory.
 
         Raises:
-            TokenizerFileError: a file is broken, files contradict each other, or the extra is not installed.
+            CheckpointError: a file is broken, files contradict each other, or the extra is not installed.
         """
         files = read_files(path)
         added = [AddedToken(token.id, token.text, token.special, blanks=True) for token in files.matched]
@@ -47,7 +44,13 @@ class SentencePieceTokenizer(TableTokenizer):
         ]
         table = TokenTable.from_bytes(files.pieces(), added)
         super().__init__(table, files.special_tokens, _blank_prefix(files))
-        self._encoder = _choose_encoder(files)
+        self._encoder = choose_encoder(
+            lambda: FastPieceEncoder(files),
+            SentencePieceEncoder(files),
+            probe_texts([*(token.text for token in files.matched), *files.user_defined]),
+            source=files.path,
+            name="sentencepiece",
+        )
         self._bos = [table.added_tokens[self.bos_token]] if files.add_bos and self.bos_token else []
         self._eos = [table.added_tokens[self.eos_token]] if files.add_eos and self.eos_token else []
 
@@ -157,21 +160,3 @@ def _document(files: SentencePieceFiles) -> dict[str, Any]:
         prefix=files.dummy_prefix and files.legacy,
         byte_fallback=trainer.byte_fallback,
     )
-
-
-def _choose_encoder(files: SentencePieceFiles) -> FastPieceEncoder | SentencePieceEncoder:
-    """The fast encoder if it agrees with SentencePiece on everything, else SentencePiece."""
-    reference = SentencePieceEncoder(files)
-    try:
-        fast = FastPieceEncoder(files)
-    except ValueError as error:
-        log.warning("fastokens cannot read %s (%s): encoding with sentencepiece", files.path, error)
-        return reference
-    texts = probe_texts([*(token.text for token in files.matched), *files.user_defined])
-    difference = first_difference(fast.encode, reference.encode, texts)
-    if difference is not None:
-        log.warning(
-            "fastokens differs from sentencepiece on %r for %s: encoding with sentencepiece", difference, files.path
-        )
-        return reference
-    return fast

@@ -1,6 +1,6 @@
 """What the files of a SentencePiece checkpoint say: pieces, added tokens, and the rule for the blank in front of text.
 
-Never encodes. Two invariants: an id or a rule that two files state differently is a `TokenizerFileError`, and so is
+Never encodes. Two invariants: an id or a rule that two files state differently is a `CheckpointError`, and so is
 one that no file states where `transformers` and SentencePiece would not fill it in alike.
 """
 
@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from paraserve.tokenizers.huggingface import SPECIAL_TOKEN_NAMES, TokenizerFileError, token_text
+from paraserve.tokenizers.base import CheckpointError
+from paraserve.tokenizers.huggingface import SPECIAL_TOKEN_NAMES, read_object, token_text
 from paraserve.tokenizers.sentencepiece_merges import (
     BYTE,
     CONTROL,
@@ -73,13 +72,13 @@ def model_file(directory: Path) -> Path | None:
 
 
 def read_files(path: Path) -> SentencePieceFiles:
-    """The model at ``path``, and the tokenizer's configuration beside it. Raises `TokenizerFileError`."""
+    """The model at ``path``, and the tokenizer's configuration beside it. Raises `CheckpointError`."""
     model = _read_model(path)
-    config = _read_object(path.parent / "tokenizer_config.json")
+    config = read_object(path.parent / "tokenizer_config.json")
     _check_class(path, config)
     _check_prefix(path, config, model)
     if "added_tokens_decoder" not in config:
-        config |= _read_object(path.parent / "special_tokens_map.json")
+        config |= read_object(path.parent / "special_tokens_map.json")
     named = _named_tokens(config, model)
     matched = _matched_tokens(path, config, model, named)
     return SentencePieceFiles(
@@ -100,32 +99,23 @@ def _read_model(path: Path) -> Any:
         from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
         from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
     except ImportError as error:
-        raise TokenizerFileError(
+        raise CheckpointError(
             f"{path} is read with the package sentencepiece, which is not installed: pip install '{EXTRA}'"
         ) from error
     try:
         model = ModelProto.FromString(path.read_bytes())
     except OSError as error:
-        raise TokenizerFileError(f"cannot read {path}: {error.strerror}") from error
+        raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
     except DecodeError as error:
-        raise TokenizerFileError(f"{path} is no SentencePiece model; {_INSTEAD}") from error
+        raise CheckpointError(f"{path} is no SentencePiece model; {_INSTEAD}") from error
     if not model.pieces:
-        raise TokenizerFileError(f"{path} is no SentencePiece model: it has no pieces; {_INSTEAD}")
+        raise CheckpointError(f"{path} is no SentencePiece model: it has no pieces; {_INSTEAD}")
     if model.trainer_spec.model_type not in (1, 2) or model.trainer_spec.treat_whitespace_as_suffix:
-        raise TokenizerFileError(f"{path} is neither BPE nor Unigram with blanks in front of words; {_INSTEAD}")
+        raise CheckpointError(f"{path} is neither BPE nor Unigram with blanks in front of words; {_INSTEAD}")
     return model
 
 
 _INSTEAD = "give a directory that has a tokenizer.json with --tokenizer-path"
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except (OSError, msgspec.DecodeError) as error:
-        raise TokenizerFileError(f"cannot read {path}: {error}") from error
 
 
 def _check_class(path: Path, config: Mapping[str, Any]) -> None:
@@ -133,15 +123,15 @@ def _check_class(path: Path, config: Mapping[str, Any]) -> None:
     name = config.get("tokenizer_class")
     custom = config.get("auto_map")
     if isinstance(custom, dict) and custom.get("AutoTokenizer"):
-        raise TokenizerFileError(f"the tokenizer of {path} is Python code of the checkpoint, not run here; {_INSTEAD}")
+        raise CheckpointError(f"the tokenizer of {path} is Python code of the checkpoint, not run here; {_INSTEAD}")
     if name is not None and str(name).removesuffix("Fast") not in PLAIN_CLASSES:
-        raise TokenizerFileError(f"{path} is read by a {name}, whose ids are not known to be its own; {_INSTEAD}")
+        raise CheckpointError(f"{path} is read by a {name}, whose ids are not known to be its own; {_INSTEAD}")
 
 
 def _check_prefix(path: Path, config: Mapping[str, Any], model: Any) -> None:
     stated, own = config.get("add_prefix_space"), bool(model.normalizer_spec.add_dummy_prefix)
     if stated is not None and stated is not own:
-        raise TokenizerFileError(
+        raise CheckpointError(
             f"add_prefix_space is {str(stated).lower()} in the tokenizer config, and {path} itself says the opposite "
             f"(add_dummy_prefix); {_INSTEAD}"
         )
@@ -171,18 +161,18 @@ def _matched_tokens(
         if pieces.get(token.text, token.id) != token.id or (
             renamed and model.pieces[token.id].type not in (CONTROL, USER_DEFINED, UNUSED)
         ):
-            raise TokenizerFileError(f"{token.text!r} has the id {token.id} in the tokenizer config, not in {path}")
+            raise CheckpointError(f"{token.text!r} has the id {token.id} in the tokenizer config, not in {path}")
         if renamed:
             found.pop(model.pieces[token.id].piece, None)
         found[token.text] = token
     for text, spelled in _special_spellings(config, named):
         number = found[text].id if text in found else pieces.get(text)
         if number is None:
-            raise TokenizerFileError(f"the special token {text!r} has an id in no file beside {path}; {_INSTEAD}")
+            raise CheckpointError(f"the special token {text!r} has an id in no file beside {path}; {_INSTEAD}")
         flags = found.get(text, spelled)
         found[text] = MatchedToken(number, text, True, *(_flag(flags, name) for name in FLAGS))
     if len({token.id for token in found.values()}) < len(found):
-        raise TokenizerFileError(f"two added tokens of the checkpoint at {path.parent} have one id; {_INSTEAD}")
+        raise CheckpointError(f"two added tokens of the checkpoint at {path.parent} have one id; {_INSTEAD}")
     return tuple(sorted(found.values(), key=lambda token: token.id))
 
 
@@ -194,10 +184,10 @@ def _stated_tokens(path: Path, config: Mapping[str, Any]) -> Iterator[MatchedTok
                 flags = (_flag(token, name) for name in FLAGS)
                 yield MatchedToken(int(number), token["content"], bool(token.get("special")), *flags)
         else:
-            for text, number in _read_object(path.parent / "added_tokens.json").items():
+            for text, number in read_object(path.parent / "added_tokens.json").items():
                 yield MatchedToken(int(number), text, False)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise TokenizerFileError(f"the added tokens beside {path} are of no known form: {error!r}") from error
+        raise CheckpointError(f"the added tokens beside {path} are of no known form: {error!r}") from error
 
 
 def _special_spellings(config: Mapping[str, Any], named: Mapping[str, str]) -> Iterator[tuple[str, Any]]:

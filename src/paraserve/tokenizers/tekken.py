@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from paraserve.tokenizers.huggingface import TokenizerFileError
-from paraserve.tokenizers.tiktoken import FastRankEncoder, RankEncoder, RankTokenizer, choose_encoder
+from paraserve.tokenizers.base import CheckpointError
+from paraserve.tokenizers.tiktoken import FastRankEncoder, RankEncoder, RankTokenizer, rank_encoder
 from paraserve.tokenizers.token_table import AddedToken, TokenTable
 
 
@@ -61,16 +61,16 @@ class TekkenTokenizer(RankTokenizer):
     """A `paraserve.tokenizers.base.Tokenizer` over ``tekken.json``."""
 
     def __init__(self, path: Path) -> None:
-        """Raises `TokenizerFileError`: the file cannot be read, or its ids have holes."""
+        """Raises `CheckpointError`: the file cannot be read, or its ids have holes."""
         try:
             file = msgspec.json.decode(path.read_bytes(), type=TekkenFile)
             specials = _specials(file)
             ranks = _ranks(file, len(specials))
             encoder = _encoder(ranks, specials, file.config.pattern)
         except OSError as error:
-            raise TokenizerFileError(f"cannot read {path}: {error.strerror}") from error
+            raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
         except (ValueError, binascii.Error) as error:
-            raise TokenizerFileError(f"{path} is no tekken vocabulary: {error}") from error
+            raise CheckpointError(f"{path} is no tekken vocabulary: {error}") from error
         added = [AddedToken(id=number, text=text, special=True) for text, number in specials.items()]
         pieces = {rank + len(specials): piece for piece, rank in ranks.items()}
         named = {name: text for name, text in NAMED_SPECIALS.items() if text in specials}
@@ -116,4 +116,4 @@ def _encoder(ranks: Mapping[bytes, int], specials: Mapping[str, int], pattern: s
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "tekken.ranks"
         path.write_text("".join(f"{base64.b64encode(piece).decode()} {rank}\n" for piece, rank in ranks.items()))
-        return choose_encoder(path, ranks, behind, pattern)
+        return rank_encoder(path, ranks, behind, pattern)

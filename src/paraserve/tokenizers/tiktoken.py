@@ -9,26 +9,18 @@ from __future__ import annotations
 import base64
 import binascii
 import itertools
-import logging
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import fastokens  # type: ignore[import-untyped]
-import msgspec
 import tokenizers
 
-from paraserve.tokenizers.exactness import first_difference, probe_texts
-from paraserve.tokenizers.huggingface import (
-    SEGMENT_CACHE_BYTES,
-    SPECIAL_TOKEN_NAMES,
-    TokenizerFileError,
-    token_text,
-)
+from paraserve.tokenizers.base import CheckpointError
+from paraserve.tokenizers.exactness import choose_encoder, probe_texts
+from paraserve.tokenizers.huggingface import SEGMENT_CACHE_BYTES, special_tokens
 from paraserve.tokenizers.token_table import AddedToken, TableTokenizer, TokenTable
-
-log = logging.getLogger(__name__)
 
 _CASE_TAIL = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 _UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
@@ -141,29 +133,12 @@ class TiktokenTokenizer(RankTokenizer):
             config: ``tokenizer_config.json``, decoded; its ``added_tokens_decoder`` names the special tokens.
 
         Raises:
-            TokenizerFileError: the file is no rank file, or its ids have holes.
+            CheckpointError: the file is no rank file, or its ids have holes.
         """
         ranks = _read_ranks(path)
         added = _added_tokens(len(ranks), config)
         table = TokenTable.from_bytes({rank: piece for piece, rank in ranks.items()}, added)
-        named = ((name, token_text(config.get(name))) for name in SPECIAL_TOKEN_NAMES)
-        super().__init__(
-            table,
-            choose_encoder(path, ranks, table.added_tokens),
-            {name: text for name, text in named if text is not None},
-        )
-
-    @classmethod
-    def from_directory(cls, directory: Path) -> TiktokenTokenizer:
-        """From a checkpoint's directory. Raises `TokenizerFileError`."""
-        config_path = directory / "tokenizer_config.json"
-        try:
-            config = msgspec.json.decode(config_path.read_bytes())
-        except (OSError, msgspec.DecodeError) as error:
-            raise TokenizerFileError(
-                f"cannot read {config_path}, which names the special tokens of tiktoken.model: {error}"
-            ) from error
-        return cls(directory / "tiktoken.model", config)
+        super().__init__(table, rank_encoder(path, ranks, table.added_tokens), special_tokens(config))
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Moonshot's tokenizer adds no token around text: ``add_special_tokens`` changes nothing."""
@@ -195,11 +170,11 @@ def _read_ranks(path: Path) -> dict[bytes, int]:
                 piece, rank = line.split()
                 ranks[base64.b64decode(piece, validate=True)] = int(rank)
     except OSError as error:
-        raise TokenizerFileError(f"cannot read {path}: {error.strerror}") from error
+        raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, binascii.Error) as error:
-        raise TokenizerFileError(f"{path} is no tiktoken rank file: {error}") from error
+        raise CheckpointError(f"{path} is no tiktoken rank file: {error}") from error
     if not ranks or set(ranks.values()) != set(range(len(ranks))):
-        raise TokenizerFileError(f"{path} is no tiktoken rank file: its ranks have holes")
+        raise CheckpointError(f"{path} is no tiktoken rank file: its ranks have holes")
     return ranks
 
 
@@ -215,18 +190,14 @@ def _added_tokens(first: int, config: Mapping[str, Any]) -> list[AddedToken]:
     ]
 
 
-def choose_encoder(
+def rank_encoder(
     path: Path, ranks: Mapping[bytes, int], special: Mapping[str, int], pattern: str = PATTERN
 ) -> FastRankEncoder | RankEncoder:
-    """The fast encoder over the rank file if it agrees with the ranks on everything, else the ranks."""
-    reference = RankEncoder(ranks, special, pattern)
-    try:
-        fast = FastRankEncoder(path, special, pattern)
-    except ValueError as error:
-        log.warning("fastokens cannot read %s (%s): encoding from the ranks, which is slow", path, error)
-        return reference
-    difference = first_difference(fast.encode, reference.encode, probe_texts(special))
-    if difference is not None:
-        log.warning("fastokens differs from the ranks on %r for %s: encoding from the ranks", difference, path)
-        return reference
-    return fast
+    """The fast encoder over the rank file where it may be trusted, else the ranks, which are slow."""
+    return choose_encoder(
+        lambda: FastRankEncoder(path, special, pattern),
+        RankEncoder(ranks, special, pattern),
+        probe_texts(special),
+        source=path,
+        name="the ranks",
+    )

@@ -42,13 +42,27 @@ class BlankPrefix:
     after: frozenset[int] = frozenset()
     """The added tokens behind which text gets it."""
 
-    def begins(self, before: int | None) -> bool:
-        """Whether text behind ``before`` begins with it (None: at the beginning of a text)."""
-        return self.at_start if before is None else before in self.after
 
-    def follows(self, token_id: int, *, shown: bool, due: bool) -> bool:
-        """The same behind ``token_id``, where it was ``due`` before it. A token that is not shown changes nothing."""
-        return token_id in self.after or (due and not shown)
+class OwnBlank:
+    """Goes along tokens, and tells where the blank of a `BlankPrefix` stands.
+
+    Args:
+        before: the id that the first token stands behind; None at the beginning of a text.
+    """
+
+    __slots__ = ("_after", "due")
+
+    def __init__(self, prefix: BlankPrefix, before: int | None = None) -> None:
+        self._after = prefix.after
+        self.due = prefix.at_start if before is None else before in prefix.after
+        """Whether the next token begins with it."""
+
+    def passes(self, token_id: int, *, shown: bool) -> bool:
+        """Whether ``token_id`` begins with it. A token that is not shown changes nothing for those behind it."""
+        added = token_id in self._after
+        own = self.due and not added
+        self.due = added or (self.due and not shown)
+        return own
 
 
 def _byte_level_alphabet() -> dict[str, int]:
@@ -170,12 +184,10 @@ class TableTokenizer:
         return self._table.decode(token_ids, skip_special_tokens=skip_special_tokens)
 
     def _decode_without_prefix(self, token_ids: Sequence[int], hidden: frozenset[int]) -> str:
-        prefix, pieces = self.blank_prefix, []
-        due = prefix.begins(None)
+        blank, pieces = OwnBlank(self.blank_prefix), []
         for token_id in token_ids:
-            piece = self.token_bytes(token_id)
-            shown = token_id not in hidden
+            piece, shown = self.token_bytes(token_id), token_id not in hidden
+            own = blank.passes(token_id, shown=shown)
             if shown:
-                pieces.append(piece.removeprefix(b" ") if due and token_id not in prefix.after else piece)
-            due = prefix.follows(token_id, shown=shown, due=due)
+                pieces.append(piece.removeprefix(b" ") if own else piece)
         return b"".join(pieces).decode("utf-8", "replace")

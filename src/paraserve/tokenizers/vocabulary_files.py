@@ -3,7 +3,7 @@
 The two files do not say how text is cut before it is merged: that is code in `transformers`, by ``tokenizer_class``, so
 `transformers` makes the ``tokenizer.json``. It is no part of the base install, and imported when such a checkpoint is
 read. Two invariants: every id of ``vocab.json`` is the tokenizer's, and on the corpus its ids are those that
-`transformers` itself gives; else a `TokenizerFileError`.
+`transformers` itself gives; else a `CheckpointError`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
+from paraserve.tokenizers.base import CheckpointError
 from paraserve.tokenizers.exactness import first_difference, probe_texts
-from paraserve.tokenizers.huggingface import HuggingFaceTokenizer, TokenizerFileError
+from paraserve.tokenizers.huggingface import HuggingFaceTokenizer
 
 EXTRA = "paraserve[transformers]"
 _INSTEAD = "give a directory that has a tokenizer.json with --tokenizer-path"
@@ -26,12 +27,12 @@ def has_vocabulary_files(directory: Path) -> bool:
 
 
 def read_vocabulary_files(directory: Path, config: Mapping[str, Any]) -> HuggingFaceTokenizer:
-    """Args: config: ``tokenizer_config.json``, decoded. Raises `TokenizerFileError`."""
+    """Args: config: ``tokenizer_config.json``, decoded. Raises `CheckpointError`."""
     path = directory / "vocab.json"
     try:
         from transformers import AutoTokenizer
     except ImportError as error:
-        raise TokenizerFileError(
+        raise CheckpointError(
             f"{path} is read with the package transformers, which is not installed: pip install '{EXTRA}'"
         ) from error
     try:
@@ -40,25 +41,22 @@ def read_vocabulary_files(directory: Path, config: Mapping[str, Any]) -> Hugging
         document = reference.backend_tokenizer.to_str()
     except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
         said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise TokenizerFileError(f"transformers cannot read the tokenizer in {directory}: {said}") from error
+        raise CheckpointError(f"transformers cannot read the tokenizer in {directory}: {said}") from error
     tokenizer = HuggingFaceTokenizer(document, config, source=str(path))
     _check_vocabulary(path, vocabulary, msgspec.json.decode(document)["model"].get("vocab"))
-    for special in (False, True):
-        difference = first_difference(
-            lambda text, special=special: tokenizer.encode(text, add_special_tokens=special),  # type: ignore[misc]
-            lambda text, special=special: reference.encode(text, add_special_tokens=special),  # type: ignore[misc]
-            probe_texts(tokenizer.added_tokens),
-        )
-        if difference is not None:
-            raise TokenizerFileError(
-                f"the ids of {path} differ from those of transformers on {difference!r}; {_INSTEAD}"
-            )
+    difference = first_difference(
+        lambda text: [tokenizer.encode(text, add_special_tokens=special) for special in (False, True)],
+        lambda text: [reference.encode(text, add_special_tokens=special) for special in (False, True)],
+        probe_texts(tokenizer.added_tokens),
+    )
+    if difference is not None:
+        raise CheckpointError(f"the ids of {path} differ from those of transformers on {difference!r}; {_INSTEAD}")
     return tokenizer
 
 
 def _check_vocabulary(path: Path, stated: Mapping[str, int], made: Any) -> None:
     if not isinstance(made, dict):
-        raise TokenizerFileError(f"transformers made no byte-pair vocabulary of {path}; {_INSTEAD}")
+        raise CheckpointError(f"transformers made no byte-pair vocabulary of {path}; {_INSTEAD}")
     lost = next((text for text, number in stated.items() if made.get(text) != number), None)
     if lost is not None:
-        raise TokenizerFileError(f"transformers gives {lost!r} another id than {path}; {_INSTEAD}")
+        raise CheckpointError(f"transformers gives {lost!r} another id than {path}; {_INSTEAD}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,12 @@ from paraserve.engines.child import EngineAddress
 from paraserve.serving.listening import listen_together
 from paraserve.serving.progress import Progress
 from paraserve.serving.workers import slots
-from paraserve.serving.workers.channel import Closing, EngineReady, Failed, Ready
+from paraserve.serving.workers.channel import Closing, EngineAway, EngineReady, Failed, Ready
 from paraserve.serving.workers.slots import GIVE_UP_AFTER, WorkersPlan
 from paraserve.serving.workers.supervisor import Supervisor
 from paraserve.settings import ServerSettings
 from tests.serving.workers.played import Played
+from tests.waiting import PATIENCE
 
 COUNT = 2
 
@@ -34,10 +37,13 @@ class PlayedEngine:
         self.stopped = False
         self.failure: Exception | None = None
 
-    async def start(self, step: Any) -> EngineAddress:
+    address = EngineAddress(unix_socket="engine.sock")
+
+    async def start(self, step: Any = None) -> EngineAddress:
         if self.failure is not None:
             raise self.failure
-        return EngineAddress(unix_socket="engine.sock")
+        self.death.clear()
+        return self.address
 
     async def ended(self) -> str:
         await self.death.wait()
@@ -111,21 +117,42 @@ async def test_when_no_worker_starts_any_longer_the_server_ends_whatever_the_eng
     run.answers = [Failed("no keys"), None]
     for worker in run.came[:COUNT]:
         worker.die()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         assert await run.task == 1
     assert len(run.came) == COUNT + COUNT * GIVE_UP_AFTER
     assert run.engine.stopped
 
 
-async def test_a_dead_engine_is_told_and_the_workers_stay(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_dead_engine_is_told_and_started_again_and_the_workers_stay(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     run.begin()
     await a_moment()
-    with caplog.at_level(logging.CRITICAL):
+    with caplog.at_level(logging.ERROR):
         run.engine.death.set()
         await a_moment()
-    assert "the engine's process has ended with signal SIGKILL" in caplog.text
+    assert "the engine's process has ended with signal SIGKILL: starting it again" in caplog.text
     assert not run.task.done()
     assert len(run.came) == COUNT
+    for worker in run.came:
+        assert [type(word) for word in worker.told if isinstance(word, EngineReady | EngineAway)] == [
+            EngineReady,
+            EngineAway,
+            EngineReady,
+        ]
+
+
+async def test_a_dead_engine_that_is_not_to_be_started_again_ends_the_server(
+    run: Run,
+) -> None:
+    written = io.StringIO()
+    run.supervisor._progress = Progress(written)
+    run.supervisor._plan = replace(run.supervisor._plan, settings=ServerSettings(workers=COUNT, engine_restart=False))
+    run.begin()
+    await a_moment()
+    run.engine.death.set()
+    assert await run.task == 1
+    assert written.getvalue().splitlines()[-1] == "error: the engine's process has ended with signal SIGKILL"
 
 
 async def test_an_engine_that_does_not_start_ends_the_start_and_the_workers(run: Run) -> None:

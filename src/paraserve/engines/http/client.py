@@ -253,7 +253,7 @@ def _without_user(url: str) -> tuple[str, str]:
 
 def unreachable() -> EngineError:
     """No connection: nothing of the request has run."""
-    return EngineError(503, "engine_unreachable", "The engine cannot be reached.")
+    return EngineError(503, ErrorCode.ENGINE_UNREACHABLE, "The engine cannot be reached.")
 
 
 def no_descriptor() -> EngineError:
@@ -263,12 +263,12 @@ def no_descriptor() -> EngineError:
 
 def silent() -> EngineError:
     """The engine has sent nothing for longer than the idle timeout."""
-    return EngineError(504, "engine_timeout", "The engine did not answer in time.")
+    return EngineError(504, ErrorCode.ENGINE_TIMEOUT, "The engine did not answer in time.")
 
 
 def broken() -> EngineError:
     """The connection ended before the answer did."""
-    return EngineError(502, "engine_disconnected", "The engine broke the reply off.")
+    return EngineError(502, ErrorCode.ENGINE_DISCONNECTED, "The engine broke the reply off.")
 
 
 async def _mark_reused(_session: aiohttp.ClientSession, context: Any, _params: object) -> None:

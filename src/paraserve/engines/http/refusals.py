@@ -56,9 +56,18 @@ _FIELDS = {
 _CONSTRAINT = re.compile(
     r"grammar|json.?schema|structural.?tag|structured.?output|regex|ebnf|\$ref|unsupported schema", re.IGNORECASE
 )
-_CONTEXT = re.compile(r"context.?length|maximum context|max_model_len|input.{0,40}too long|too long", re.IGNORECASE)
+_CONTEXT = re.compile(
+    r"context.?length|maximum context|max_model_len|maximum model length|maximum allowed length|KV memory budget"
+    r"|maximum number of tokens|(?:input|prompt).{0,40}too long",
+    re.IGNORECASE,
+)
+"""Every way in which SGLang 0.5.23 and vLLM 0.32 say that a request does not fit."""
 _OUR_FAULT = frozenset({401, 403, 404, 405, 407, 411, 415, 421, 426, 431})
 """Refusals that a client's request cannot cause: the server's own set-up is wrong."""
+
+
+_ABORTED = 499
+"""What SGLang's Rust front end (0.5.23) answers for a request that somebody aborted: no mistake of the client's."""
 
 
 def engine_message(body: bytes) -> str:
@@ -84,6 +93,8 @@ def refusal(status: int, message: str, constraint: Constraint | None = None) -> 
     """
     if status in (408, 504):
         return EngineError(504, "engine_timeout", "The engine did not answer in time.")
+    if status == _ABORTED:
+        return EngineError(502, "engine_aborted", "The engine aborted the generation.")
     if status == 429 or status == 503:
         return EngineError(status, "engine_overloaded", "The engine cannot take the request now.")
     if status in _OUR_FAULT or not 400 <= status < 500:

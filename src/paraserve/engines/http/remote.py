@@ -74,6 +74,11 @@ class EventDecoder(Protocol):
         """Whether the last chunk has been given out."""
         ...
 
+    @property
+    def cut(self) -> bool:
+        """Whether it ended the reply by itself, while the engine goes on."""
+        ...
+
     def decode(self, payload: bytes) -> EngineChunk | None:
         """The chunk of an event, None where it has nothing new.
 
@@ -163,10 +168,10 @@ class RemoteEngine(ABC):
             while not decoder.ended:
                 for event in await self._events(stream, reader, decoder.finish_held):
                     chunk = decoder.decode(event)
-                    settled = decoder.ended
+                    settled = decoder.ended and not decoder.cut
                     if chunk is not None:
                         yield chunk
-                    if settled:
+                    if decoder.ended:
                         break
         finally:
             name = decoder.name or self.name(request)
@@ -242,10 +247,28 @@ def check_request(request: EngineRequest, info: EngineInfo) -> None:
         raise EngineError(
             400, "unsupported_parameter", "The engine gives no log probabilities of the prompt.", param="echo"
         )
+    if request.sampling.min_tokens and not info.min_tokens:
+        message = "The engine cannot hold end tokens back: it runs without a tokenizer."
+        raise EngineError(400, "unsupported_parameter", message, param="min_tokens")
     for item in request.media:
         if item.kind not in info.media:
             raise EngineError(400, "unsupported_parameter", f"The model takes no {item.kind} input.", param="messages")
+    check_lengths(request, info)
     check_constraint(request, info)
+
+
+def check_lengths(request: EngineRequest, info: EngineInfo) -> None:
+    """Engines cut what is too long without a word, or do not survive it."""
+    prompt, reply = len(request.token_ids), request.sampling.max_tokens
+    if info.max_prompt_tokens is not None and prompt > info.max_prompt_tokens:
+        message = f"The prompt of {prompt} tokens is longer than the {info.max_prompt_tokens} that the engine takes."
+        raise EngineError(400, "context_length_exceeded", message, param="prompt")
+    if prompt + reply > info.context_length:
+        message = (
+            f"The prompt of {prompt} tokens and a reply of {reply} are more than the context of {info.context_length} "
+            "tokens."
+        )
+        raise EngineError(400, "context_length_exceeded", message, param="max_tokens")
 
 
 def check_constraint(request: EngineRequest, info: EngineInfo) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from paraserve.engines.base import Constraint, EngineError, Sampling
+from paraserve.protocol.error_codes import ErrorCode
 
 SEED_RANGE = 0xFFFFFFFF
 """Seeds are 32 bits, and the largest one means "choose one"."""
@@ -134,7 +135,7 @@ def grammar_of(constraint: Constraint, *, lark: bool) -> dict[str, Any]:
     """
     if constraint.kind == "ebnf":
         if constraint.value.lstrip().startswith(LARK_MARK):  # another language, by the server's reading
-            raise EngineError(400, "invalid_constraint", "The grammar is not EBNF.", param=constraint.param)
+            raise EngineError(400, ErrorCode.INVALID_CONSTRAINT, "The grammar is not EBNF.", param=constraint.param)
         return {"grammar": constraint.value}
     if constraint.kind == "lark":
         headed = constraint.value.startswith(LARK_MARK)
@@ -171,8 +172,8 @@ def _schema(value: str) -> Any:
         schema = msgspec.json.decode(value)
     except msgspec.DecodeError as error:
         raise EngineError(
-            400, "invalid_constraint", f"The JSON schema is not JSON: {error}", param="response_format"
+            400, ErrorCode.INVALID_CONSTRAINT, f"The JSON schema is not JSON: {error}", param="response_format"
         ) from error
     if not isinstance(schema, (dict, bool)):
-        raise EngineError(400, "invalid_constraint", "A JSON schema is an object.", param="response_format")
+        raise EngineError(400, ErrorCode.INVALID_CONSTRAINT, "A JSON schema is an object.", param="response_format")
     return schema

@@ -245,12 +245,6 @@ class LlamaCppEngine:
     def _check(self, request: EngineRequest) -> None:
         check_request(request, self.info)
         sampling = request.sampling
-        if len(request.token_ids) + sampling.max_tokens > self.info.context_length:
-            message = (
-                f"The prompt of {len(request.token_ids)} tokens and a reply of {sampling.max_tokens} are more than the "
-                f"context of {self.info.context_length} tokens."
-            )
-            raise EngineError(400, "context_length_exceeded", message, param="max_tokens")
         if sampling.min_tokens and request.constraint is not None:
             message = "min_tokens cannot be held together with a constraint on the reply."
             raise EngineError(400, "unsupported_parameter", message, param="min_tokens")

@@ -14,6 +14,7 @@ import msgspec
 from paraserve.engines.base import EngineError, Finish, TokenLogprob
 from paraserve.engines.http.sse import SSEReader
 from paraserve.engines.llama_cpp.token_fragments import TokenFragments
+from paraserve.protocol.error_codes import ErrorCode
 
 IMPOSSIBLE = -9999.0
 """OpenAI's logprob of a token that cannot come; the server gives the lowest float."""
@@ -99,7 +100,9 @@ class CompletionEvents:
             try:
                 event = self._decoder.decode(payload)
             except msgspec.DecodeError as error:
-                raise EngineError(502, "engine_error", "The engine sent an answer that cannot be read.") from error
+                raise EngineError(
+                    502, ErrorCode.ENGINE_ERROR, "The engine sent an answer that cannot be read."
+                ) from error
             if event.error is not None:
                 yield Piece([], error=ServerFailure(event.error.code, payload))
             elif event.prompt_progress is not None:
@@ -134,7 +137,7 @@ class CompletionEvents:
         found = self._fragments.lost(text, last, most)
         if found is None:
             raise EngineError(
-                502, "engine_error", "The engine left out tokens of the reply that cannot be found again."
+                502, ErrorCode.ENGINE_ERROR, "The engine left out tokens of the reply that cannot be found again."
             )
         return found
 

@@ -12,6 +12,7 @@ from typing import Any
 from paraserve.engines.base import Constraint, EngineError
 from paraserve.engines.llama_cpp.body import LARK_HEADER, LARK_MARK, grammar_of
 from paraserve.engines.llama_cpp.scores import CERTAIN, GREEDY, Ask
+from paraserve.protocol.error_codes import ErrorCode
 
 KNOWN_GRAMMARS = 256
 """Grammars that are remembered as sound."""
@@ -48,7 +49,7 @@ class Grammars:
             return fields
         if not await self._obeys(text):
             message = f"The engine cannot compile the constraint ({constraint.kind})."
-            raise EngineError(400, "invalid_constraint", message, param=constraint.param)
+            raise EngineError(400, ErrorCode.INVALID_CONSTRAINT, message, param=constraint.param)
         self._sound[text] = None
         if len(self._sound) > KNOWN_GRAMMARS:
             self._sound.popitem(last=False)

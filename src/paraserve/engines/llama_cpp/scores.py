@@ -14,6 +14,7 @@ from typing import Any
 from paraserve.engines.base import EngineError, TokenLogprob
 from paraserve.engines.llama_cpp.body import LARK_HEADER
 from paraserve.engines.llama_cpp.events import IMPOSSIBLE, Piece
+from paraserve.protocol.error_codes import ErrorCode
 
 Headers = Mapping[str, str]
 """Those of the client's request that go along with each of ours."""
@@ -81,7 +82,7 @@ class TokenScores:
             for found, logprob in ranked:
                 if found == token_id:
                     return TokenLogprob(token_id, logprob, ranked[:top])
-        raise EngineError(502, "engine_error", "The engine gave no probability of a token of its vocabulary.")
+        raise EngineError(502, ErrorCode.ENGINE_ERROR, "The engine gave no probability of a token of its vocabulary.")
 
     async def _written(self, ids: Sequence[int], begin: int, top: int, headers: Headers) -> list[TokenLogprob]:
         """Entries of the tokens from ``begin`` on, as many as one grammar spells."""
@@ -102,7 +103,7 @@ class TokenScores:
             async for piece in pieces:
                 if piece.ids != wanted[place : place + len(piece.ids)]:
                     raise EngineError(
-                        502, "engine_error", "The engine did not keep to the prompt that it was to score."
+                        502, ErrorCode.ENGINE_ERROR, "The engine did not keep to the prompt that it was to score."
                     )
                 place += len(piece.ids)
                 for back, entry in enumerate(reversed(piece.logprobs), 1):

@@ -22,6 +22,7 @@ from paraserve.engines.base import (
     Finish,
     TokenLogprob,
 )
+from paraserve.protocol.error_codes import ErrorCode
 
 DEFAULT_INFO = EngineInfo(context_length=8192, vocab_size=65536, version="scripted")
 STOPPED = Finish("stop")
@@ -132,7 +133,9 @@ class ScriptedEngine:
                 continue
             return reply
         if not self._in_order or (self._next >= len(self._in_order) and not self.repeat):
-            return ScriptedReply(error=EngineError(500, "engine_error", "the script has no reply for this request"))
+            return ScriptedReply(
+                error=EngineError(500, ErrorCode.ENGINE_ERROR, "the script has no reply for this request")
+            )
         reply = self._in_order[self._next % len(self._in_order)]
         self._next += 1
         return reply
@@ -173,10 +176,12 @@ class ScriptedEngine:
     def _refuse(self, request: EngineRequest) -> None:
         if request.constraint is not None and request.constraint.kind not in self.info.constraints:
             raise EngineError(
-                400, "unsupported_parameter", f"this engine has no constraint of kind {request.constraint.kind}"
+                400, ErrorCode.UNSUPPORTED_PARAMETER, f"this engine has no constraint of kind {request.constraint.kind}"
             )
         if request.prompt_logprobs and not self.info.prompt_logprobs:
-            raise EngineError(400, "unsupported_parameter", "this engine gives no logprobs of the prompt", param="echo")
+            raise EngineError(
+                400, ErrorCode.UNSUPPORTED_PARAMETER, "this engine gives no logprobs of the prompt", param="echo"
+            )
 
 
 def _chunks(request: EngineRequest, reply: ScriptedReply, info: EngineInfo) -> Iterator[EngineChunk]:

@@ -14,11 +14,12 @@ import msgspec
 
 from paraserve.engines.base import ConstraintKind, EngineError, EngineInfo, EngineStartError, Finish
 from paraserve.engines.scripted.engine import ScriptedEngine, ScriptedReply
+from paraserve.protocol.error_codes import ErrorCode
 
 
 class ScriptedFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     status: int = 502
-    code: str = "engine_error"
+    code: ErrorCode = ErrorCode.ENGINE_ERROR
     message: str = "the engine failed"
     retryable: bool = False
     """Of no effect any longer, as `Script.model`."""

@@ -26,26 +26,30 @@ from paraserve.engines.base import (
     Sampling,
 )
 from paraserve.engines.http.remote import EventDecoder, RemoteEngine
-from paraserve.engines.sglang.stream import SGLangStream
+from paraserve.engines.sglang.stream import SGLangStream, ignores_eos
 
 _FIELD: dict[ConstraintKind, str] = {
     "json_schema": "json_schema",
     "json_object": "json_schema",
     "regex": "regex",
     "ebnf": "ebnf",
+    "lark": "ebnf",
     "structural_tag": "structural_tag",
 }
-"""The sampling parameter that carries a constraint. Lark has none."""
+"""The sampling parameter that carries a constraint."""
 
 _UNKNOWN = "unknown_to_sglang"
-_LOSSY_KINDS: frozenset[ConstraintKind] = frozenset({"json_schema", "json_object", "regex", "ebnf"})
-"""The constraints that come through `sglang-router` 0.3.2."""
+_LOST: frozenset[ConstraintKind] = frozenset({"structural_tag"})
+"""The constraints that do not come through `sglang-router` 0.3.2."""
 
+_XGRAMMAR: frozenset[ConstraintKind] = frozenset({"json_schema", "json_object", "regex", "ebnf", "structural_tag"})
 _BACKEND_KINDS: dict[str, frozenset[ConstraintKind]] = {
     "none": frozenset(),
     "outlines": frozenset({"json_schema", "json_object", "regex"}),
+    # It reads ``ebnf`` as Lark, and structural tags in an older form only.
+    "llguidance": frozenset({"json_schema", "json_object", "regex", "lark"}),
 }
-"""What the server's ``--grammar-backend`` can obey where it is less than all."""
+"""What the server's ``--grammar-backend`` can obey where it is not XGrammar, the default."""
 
 
 logger = logging.getLogger(__name__)
@@ -62,8 +66,8 @@ class SGLangEngine(RemoteEngine):
         if model is None and server is None:
             raise EngineStartError("it answers neither /model_info nor /server_info: is this an SGLang server?")
         model, server = model or {}, server or {}
-        backend = server.get("grammar_backend")
-        kinds = _BACKEND_KINDS.get(backend, frozenset(_FIELD)) if isinstance(backend, str) else frozenset(_FIELD)
+        tokenizer = not server.get("skip_tokenizer_init")
+        kinds = _BACKEND_KINDS.get(str(server.get("grammar_backend")), _XGRAMMAR) if tokenizer else frozenset()
         media = {
             kind
             for kind, fact in (("image", "has_image_understanding"), ("audio", "has_audio_understanding"))
@@ -79,17 +83,20 @@ class SGLangEngine(RemoteEngine):
                 "extra fields and data-parallel ranks may get lost",
                 self.http.base_url,
             )
+        whole_length, prompt_length = limits(server, self.facts.context_length)
         return EngineInfo(
-            context_length=context_length(server, self.facts.context_length),
+            context_length=whole_length,
+            max_prompt_tokens=prompt_length,
             vocab_size=self.facts.vocab_size,
             eos_token_ids=self.facts.eos_token_ids,
-            constraints=kinds if whole else kinds & _LOSSY_KINDS,
+            constraints=kinds if whole else kinds - _LOST,
             defers_constraints=whole and bool(model.get("reasoning_parser") or server.get("reasoning_parser")),
             prompt_logprobs=True,
             media=frozenset(media),
             version=str(server.get("version", "")),
             logit_bias=whole,
             cache_salts=whole,
+            min_tokens=tokenizer,
         )
 
     async def _is_reached_whole(self) -> bool:
@@ -122,7 +129,11 @@ class SGLangEngine(RemoteEngine):
         body: dict[str, Any] = {
             "rid": request.request_id,
             "input_ids": list(request.token_ids),
-            "sampling_params": sampling_params(request.sampling) | constraint_params(constraint),
+            "sampling_params": {
+                **sampling_params(request.sampling),
+                "ignore_eos": ignores_eos(request),
+                **constraint_params(constraint),
+            },
             "stream": True,
             # True is also "hold the grammar back until the reasoning has ended".
             "require_reasoning": request.in_reasoning and not (constraint and constraint.covers_reasoning),
@@ -205,15 +216,21 @@ def media_fields(media: Sequence[MediaItem]) -> dict[str, list[str]]:
     return fields
 
 
-def context_length(server: dict[str, Any], from_checkpoint: int | None) -> int:
-    """The smallest limit that anyone names.
+def limits(server: dict[str, Any], from_checkpoint: int | None) -> tuple[int, int]:
+    """The tokens of prompt and reply together, and those of the longest prompt.
 
-    ``max_req_input_len`` is six below what the KV pool or the context holds for one request, whichever is less.
+    SGLang 0.5.23 compares a request with its ``max_req_input_len``, which is six below what the context or the KV pool
+    holds, whichever is less: a prompt of so many tokens is refused, and a reply that ends more than four above is cut
+    without a word. It is also cut where the pool, in whole pages, has no page beside those of the prompt and one more.
     """
-    limits = [from_checkpoint, server.get("context_length")]
-    if isinstance(longest := server.get("max_req_input_len"), int):
-        limits.append(longest + 6)
-    known = [limit for limit in limits if isinstance(limit, int) and limit > 0]
-    if not known:
-        raise EngineStartError("it does not tell the context length: give the checkpoint with --model-path")
-    return min(known)
+    contexts = [n for n in (from_checkpoint, server.get("context_length")) if isinstance(n, int) and n > 0]
+    refused = server.get("max_req_input_len")
+    if not isinstance(refused, int):
+        if not contexts:
+            raise EngineStartError("it does not tell the context length: give the checkpoint with --model-path")
+        refused = min(contexts) - 6
+    ends = [*contexts, refused + 4]
+    pool, page = server.get("max_total_num_tokens"), server.get("page_size")
+    if isinstance(pool, int) and isinstance(page, int) and pool >= refused + 6:
+        ends.append(pool - 2 * page)
+    return min(ends), refused - 1

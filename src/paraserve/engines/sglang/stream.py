@@ -80,8 +80,13 @@ _decode_logprobs = msgspec.json.Decoder(list[_Logprob]).decode
 _decode_top = msgspec.json.Decoder(list[list[_Logprob] | None]).decode
 
 
+def ignores_eos(request: EngineRequest) -> bool:
+    """What SGLang is told. With a constraint it would write on behind the end of the grammar, which is the reply's."""
+    return request.sampling.ignore_eos and request.constraint is None
+
+
 class SGLangStream:
-    """`EventDecoder` of SGLang."""
+    """`EventDecoder` of SGLang. A server that ignores end tokens looks for no stop ids either: they are found here."""
 
     finish_held = False  # the finish and the counts come in one event
     name = None  # the rid that it was given is the only one
@@ -93,7 +98,8 @@ class SGLangStream:
         self._first: bytes = b""
         self._cumulative: bool | None = None
         self._prompt_logprobs_due = request.prompt_logprobs
-        self.ended = False
+        self._stops = frozenset(request.sampling.stop_token_ids if ignores_eos(request) else ())
+        self.ended = self.cut = False
 
     def decode(self, payload: bytes) -> EngineChunk | None:
         if payload == DONE:
@@ -113,6 +119,9 @@ class SGLangStream:
         start, ids = self._new_ids(raw_ids, meta.completion_tokens, finish)
         if not ids and finish is None:
             return None
+        if self._stops and not self._stops.isdisjoint(ids):
+            at = next(at for at, token in enumerate(ids) if token in self._stops)
+            ids, self.cut, finish = ids[: at + 1], finish is None, Finish("stop", ids[at])
         logprobs = None
         if self._request.logprobs is not None:
             logprobs = read_logprobs(meta, start if self._cumulative else 0, ids, self._request.logprobs)

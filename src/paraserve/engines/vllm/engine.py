@@ -231,6 +231,8 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 class VLLMStream:
     """`EventDecoder` of vLLM."""
 
+    cut = False
+
     def __init__(self, request: EngineRequest, engine: VLLMEngine) -> None:
         self._request = request
         self._engine = engine

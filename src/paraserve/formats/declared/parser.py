@@ -20,7 +20,7 @@ from paraserve.formats.declared.content import MalformedError, RegionCall, argum
 from paraserve.formats.declared.regions import Edge, Region, RegionKind, Regions
 from paraserve.formats.events import ContentDelta, FormatEvent, ReasoningDelta
 from paraserve.formats.reading.reply_parser import ReplyParser
-from paraserve.formats.types import FinishReason, ReplyStart
+from paraserve.formats.types import ReplyStart, TextEnd
 
 
 class RegionParser(ReplyParser):
@@ -74,7 +74,7 @@ class RegionParser(ReplyParser):
         self._window.trim()
         return self._given()
 
-    def finish(self, reason: FinishReason) -> list[FormatEvent]:
+    def finish(self, reason: TextEnd) -> list[FormatEvent]:
         while self._step(final=True):
             pass
         if self._parse_calls and self._inside is not None and self._inside.kind is RegionKind.CALLS:

@@ -55,7 +55,7 @@ from paraserve.formats.reading.literals import space_end
 from paraserve.formats.reading.reply_parser import ReplyParser
 from paraserve.formats.reading.tables import Marks, Mode, Probes, Spelling, Turn, compile_format
 from paraserve.formats.spec import JsonEnvelope
-from paraserve.formats.types import FinishReason, ReplyStart
+from paraserve.formats.types import ReplyStart, TextEnd
 
 
 class _Place(Enum):
@@ -117,7 +117,7 @@ class OutputParser(ReplyParser):
         self._arm()
         return events
 
-    def finish(self, reason: FinishReason) -> list[FormatEvent]:
+    def finish(self, reason: TextEnd) -> list[FormatEvent]:
         rest = self._window.rest
         self._cut_in_header = reason != "stop" and self._ledger.admits_more and self._may_become_a_call(rest)
         if self._call is not None:

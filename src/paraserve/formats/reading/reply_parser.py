@@ -13,7 +13,7 @@ from paraserve.formats.events import FormatEvent
 from paraserve.formats.reading.calls import CallLedger, Undeclared
 from paraserve.formats.reading.window import Window
 from paraserve.formats.spec import Format
-from paraserve.formats.types import FinishReason, ReplyStart, ToolSpec
+from paraserve.formats.types import ReplyStart, TextEnd, ToolSpec
 
 
 class ReplyParser(ABC):
@@ -86,7 +86,7 @@ class ReplyParser(ABC):
         """The events of more text."""
 
     @abstractmethod
-    def finish(self, reason: FinishReason) -> list[FormatEvent]:
+    def finish(self, reason: TextEnd) -> list[FormatEvent]:
         """The events of the end: what was held back is given out. Nothing may be fed after it."""
 
     @abstractmethod

@@ -44,6 +44,12 @@ class EngineReady(msgspec.Struct, frozen=True, tag="engine"):
     engine: EngineAddress
 
 
+class EngineAway(msgspec.Struct, frozen=True, tag="away"):
+    """It has died. `EngineReady` follows when it is back."""
+
+    reason: str
+
+
 class Adopt(msgspec.Struct, frozen=True, tag="adopt"):
     """Accept connections of this slot as well: its own worker is away."""
 
@@ -107,7 +113,7 @@ class Leave(msgspec.Struct, frozen=True, tag="leave"):
     request: int
 
 
-ToWorker = Job | EngineReady | Adopt | Release | Placed | Refused
+ToWorker = Job | EngineReady | EngineAway | Adopt | Release | Placed | Refused
 ToSupervisor = Step | Failed | Ready | Closing | Enter | Leave
 
 _encoder = msgspec.json.Encoder()

@@ -21,6 +21,7 @@ from paraserve.engines.child import EngineAddress
 from paraserve.serving.workers.channel import (
     Adopt,
     Closing,
+    EngineAway,
     EngineReady,
     Enter,
     Failed,
@@ -95,6 +96,12 @@ class Workers:
         self._engine = engine
         for worker in self._living.values():
             worker.tell(EngineReady(engine))
+
+    def engine_away(self, reason: str) -> None:
+        """There is none until `share` is called again: who starts meanwhile waits for it."""
+        self._engine = None
+        for worker in self._living.values():
+            worker.tell(EngineAway(reason))
 
     def stop(self) -> list[WorkerProcess]:
         """From here on none is started again. Returns those that live."""

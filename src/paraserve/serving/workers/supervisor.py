@@ -23,6 +23,7 @@ from typing import Any
 from paraserve.admission import AdmissionLimits, LocalAdmission
 from paraserve.engines.build import engine_of_ours
 from paraserve.engines.child import ChildServer
+from paraserve.engines.upkeep import keep_running
 from paraserve.serving.listening import listen_together, url_of
 from paraserve.serving.progress import START_FAILED, Progress, run_until_stopped
 from paraserve.serving.workers.process import WorkerProcess
@@ -97,6 +98,7 @@ class Supervisor:
         self._hurried = asyncio.Event()
         self._started = False
         self._watching: asyncio.Task[None] | None = None
+        self._lost_engine = ""
 
     async def run(self) -> int:
         """Returns the exit code. Raises `StartError`."""
@@ -118,8 +120,12 @@ class Supervisor:
             await asyncio.gather(serving, return_exceptions=True)
             if self._watching is not None:
                 self._watching.cancel()
+                await asyncio.wait({self._watching})
             if self._engine is not None:
                 await self._engine.stop()
+        if self._lost_engine:
+            self._progress.fail(self._lost_engine)
+            return START_FAILED
         return 0 if self._started or self._signal is None else 128 + self._signal
 
     async def _start(self) -> None:
@@ -134,9 +140,14 @@ class Supervisor:
             self._watching = asyncio.create_task(self._watch(self._engine))
 
     async def _watch(self, engine: ChildServer) -> None:
-        how = await engine.ended()
-        if not self._asked_to_stop.is_set():
-            log.critical("the engine's process has ended with %s: requests fail until a restart", how)
+        """Look after the engine; where it is not to be started again, the server ends with it."""
+        self._lost_engine = await keep_running(
+            engine,
+            restart=self._plan.settings.engine_restart,
+            on_away=self._workers.engine_away,
+            on_back=lambda: self._workers.share(engine.address),
+        )
+        self._asked_to_stop.set()
 
     async def _stop(self, keeping: Sequence[asyncio.Task[None]]) -> None:
         """Drain all workers at once; those that do not end are killed."""

@@ -26,17 +26,19 @@ from starlette.types import ASGIApp
 from paraserve.admission import AdmissionLimits
 from paraserve.api.app import create_app
 from paraserve.deploy import deploy
+from paraserve.engines.base import Availability
 from paraserve.engines.child import EngineAddress
 from paraserve.observability.event_loop import count_while_running, watch_event_loop
 from paraserve.observability.logs import configure_logging
 from paraserve.serving.open_files import Listener
 from paraserve.serving.progress import START_FAILED
-from paraserve.serving.server import HTTPServer, background, check_access_files, ready_facts
+from paraserve.serving.server import HTTPServer, background, check_access_files, ready_facts, when_deployed
 from paraserve.serving.tls import Certificate
 from paraserve.serving.workers.channel import (
     Adopt,
     Channel,
     Closing,
+    EngineAway,
     EngineReady,
     Failed,
     Job,
@@ -104,6 +106,7 @@ class Worker:
         self._engine: asyncio.Future[EngineAddress] = asyncio.get_running_loop().create_future()
         self._admission = SharedAdmission(channel.send) if AdmissionLimits.of(job.settings).any else None
         self._server: WorkerServer | None = None
+        self._availability = Availability()
 
     async def serve(self) -> int:
         """Until a signal. Returns the exit code."""
@@ -114,13 +117,16 @@ class Worker:
         try:
             certificate = check_access_files(settings)
             ours = partial(asyncio.wait_for, self._engine, None) if self._job.shares_engine else None
-            deployment = await deploy(settings, self._step, ours)
+            deploying = deploy(settings, self._step, ours)
+            deployment = await when_deployed(deploying, settings, certificate, self._slots[self._job.slot])
+            if deployment is None:
+                return 0
         except StartError as error:
             self._channel.send(Failed(str(error)))
             return START_FAILED
         finally:
             logging.root.setLevel(level)
-        deployment = dataclasses.replace(deployment, created=self._job.created)
+        deployment = dataclasses.replace(deployment, created=self._job.created, availability=self._availability)
         try:
             app = create_app(deployment, self._admission)
             await self._run(app, certificate, lambda: self._channel.send(Ready(ready_facts(deployment))))
@@ -145,8 +151,12 @@ class Worker:
         """Do as the supervisor says, until it is gone."""
         async for line in lines:
             match read_by_worker(line):
-                case EngineReady(engine) if not self._engine.done():
-                    self._engine.set_result(engine)
+                case EngineReady(engine):
+                    self._availability.away = ""
+                    if not self._engine.done():
+                        self._engine.set_result(engine)
+                case EngineAway(reason):
+                    self._availability.away = reason
                 case Placed() | Refused() as answer if self._admission is not None:
                     self._admission.answer(answer)
                 case Adopt(slot) if self._server is not None:
