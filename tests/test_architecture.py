@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from paraserve.formats.registry import FORMATS
+from paraserve.formats.families import FORMATS
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "paraserve"
 
@@ -183,7 +183,7 @@ def is_text(line: ast.AST) -> bool:
 
 WORDS = {"dots", "llama", "plain", "pythonic", "seed", "step", "think"}
 """Names of formats that are words, or an engine."""
-NAMES = {re.match("[a-z]+", format.name)[0] for format in FORMATS} - WORDS | {r"llama-?(?=\d)"}
+NAMES = {re.split("[^a-z]", format.name)[0] for format in FORMATS} - WORDS | {r"llama-?(?=\d)"}
 
 
 def names_of_models(code: str) -> list[str]:

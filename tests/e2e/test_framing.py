@@ -18,7 +18,7 @@ from tests.serving.framing import CASES, cuts, try_case
 WAYS = {"one process": (), "workers": ("--workers", "2"), "HTTPS": ("--ssl-certfile",)}
 
 
-@pytest.fixture(params=WAYS.values(), ids=WAYS, scope="module")
+@pytest.fixture(params=WAYS.values(), ids=list(WAYS), scope="module")
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Server, ssl.SSLContext | None]]:

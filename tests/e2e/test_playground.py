@@ -73,12 +73,12 @@ async def test_a_chat_streams_with_its_events_usage_and_times(server: Server, fa
         await say(page, "What is the capital of France?")
         await finished(page)
         await expect(page.locator(".reply .text")).to_contain_text("Paris")
-        facts = await page.locator(".reply .facts").inner_text()
+        shown_facts = await page.locator(".reply .facts").inner_text()
         expected = (
             r"finish stop|prompt \d+( \(\d+ cached\))?|completion \d+|first token [\d.]+ s|total [\d.]+ s|speed .+"
         )
-        assert [line for line in facts.splitlines() if not re.fullmatch(expected, line)] == []
-        assert len(facts.splitlines()) >= 5
+        assert [line for line in shown_facts.splitlines() if not re.fullmatch(expected, line)] == []
+        assert len(shown_facts.splitlines()) >= 5
         shown = await page.locator("#events .event.content span").all_inner_texts()
         assert len(shown) > 3, "it came in pieces"
         text = "".join(json.loads(line.removeprefix("content ")) for line in shown)

@@ -48,7 +48,7 @@ class Server:
     started: str
     """What the terminal showed until the server was ready."""
 
-    def chat(self, **fields: Any) -> tuple[Any, str | None]:
+    def chat(self, **fields: Any) -> tuple[Any, Any]:
         """The reply, and what the header says of policies."""
         body = {"model": "m", "messages": PARIS, "temperature": 0, **fields}
         raw = self.client.chat.completions.with_raw_response.create(**body)

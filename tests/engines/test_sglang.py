@@ -139,8 +139,15 @@ async def test_reasoning_flag_follows_the_thinking_state_and_the_grammar(
 async def test_routing_hints_are_passed_on_and_none_is_invented() -> None:
     fake = FakeSGLang()
     hints = RoutingHints(3, "adapter", 5, "10.0.0.1", 8998, (1 << 62) + 1, "salt")
-    names = ("priority", "lora_path", "routed_dp_rank", "bootstrap_host", "bootstrap_port", "bootstrap_room")
-    names = (*names, "cache_salt")
+    names: tuple[str, ...] = (
+        "priority",
+        "lora_path",
+        "routed_dp_rank",
+        "bootstrap_host",
+        "bootstrap_port",
+        "bootstrap_room",
+    )
+    names += ("cache_salt",)
     async with connected(fake) as engine:
         await collect(engine, ask(routing=hints))
         await collect(engine, ask())

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 from uuid import uuid4
 
 from paraserve.engines.base import Constraint, ConstraintKind, EngineError, EngineRequest, Sampling, TokenLogprob
@@ -39,8 +39,8 @@ class LlamaModel(FakeModel):
                     cached = chunk.cached_tokens if cached is None else cached
                     ids, new = [*ids, *chunk.token_ids], list(chunk.token_ids)
                     scored = [*scored, *(chunk.logprobs or ())]
-                    reason: Literal["stop", "length", "abort"] | None = chunk.finish and chunk.finish.reason
-                    step = Step(new, ids, reason, chunk.finish and chunk.finish.matched)
+                    reason = chunk.finish.reason if chunk.finish else None
+                    step = Step(new, ids, reason, chunk.finish.matched if chunk.finish else None)
                     step.scored, step.scored_prompt, step.cached = scored, scored_prompt, cached
                     steps.put_nowait(step)
         except asyncio.CancelledError:

@@ -9,7 +9,7 @@ import struct
 from typing import Any
 
 import sentencepiece
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
 
 from paraserve.tokenizers.exactness import CORPUS
 

@@ -83,7 +83,7 @@ def shipped() -> dict[str, dict[str, Any]]:
         names = [target.id for target in getattr(node, "targets", []) if isinstance(target, ast.Name)]
         made = isinstance(node, ast.For) or any(name.startswith(("_LFM2", "_XML")) for name in names)
         declared = any(name.endswith("_template") for name in names) and isinstance(node, ast.Assign)
-        if made or (declared and isinstance(node.value, ast.Dict)):  # type: ignore[union-attr]
+        if made or (declared and isinstance(node.value, ast.Dict)):  # type: ignore[union-attr, attr-defined]
             exec(source, values)
     return {name[: -len("_template")]: value for name, value in values.items() if name.endswith("_template")}
 

@@ -159,7 +159,7 @@ def token_bytes_of(directory: Path) -> Callable[[int], bytes]:
     byte_of = {char: byte for byte, char in _byte_alphabet().items()}
 
     def of(id_: int) -> bytes:
-        return added_ids[id_] if id_ in added_ids else bytes(byte_of[char] for char in tokenizer.id_to_token(id_))
+        return added_ids[id_] if id_ in added_ids else bytes(byte_of[char] for char in tokenizer.id_to_token(id_) or "")
 
     return of
 

@@ -18,7 +18,7 @@ IDS = ("nOtE00001", "sHeLf0002", "rAtE00003")
 every_family = pytest.mark.parametrize("format", WITH_CALLS, ids=lambda format: format.name)
 
 
-def expected(format: Format) -> tuple[str, str, list[tuple[str, object]]]:
+def expected(format: Format) -> tuple[str, str, list[tuple[str, dict[str, object]]]]:
     content = "" if format.calls[0].bare else CONTENT
     return REASONING if format.reasoning else "", content, CALLS
 

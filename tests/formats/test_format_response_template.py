@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from paraserve.formats.declared.response_template import UnsupportedTemplateError, read_response_template
+from paraserve.formats.declared.content import UnsupportedTemplateError
+from paraserve.formats.declared.response_template import read_response_template
 from paraserve.formats.output import checkpoint_format
 from paraserve.formats.spec import Calls, JsonEnvelope, JsonObject, Keywords
 from tests.formats.formats_kit import parse_invariant

@@ -26,6 +26,7 @@ DEEP = [BY_NAME[name] for name in ("hermes", "glm45", "deepseek_v32", "pythonic"
 TARGETS: tuple[GrammarTarget, ...] = ("lark", "structural_tag")
 WAYS = pairwise(SPELLED, (False, True), TARGETS, (False, True))
 VOCABULARY = Vocabulary(HERMES, marker_tokens=True)
+TEXT = {"type": "string"}
 MOST_STEPS = 10_000_000
 """Function calls, of Python and of C, for one schema and one target."""
 
@@ -176,9 +177,6 @@ def test_depth_within_the_limit_is_written(levels: int, wrap: Callable[[Any], An
         for format in DEEP:
             tool = ToolSpec("f", {"properties": {"x": schema}})
             assert tool_call_constraint(format, [tool], "required", target=target)
-
-
-TEXT = {"type": "string"}
 
 
 def optionals(count: int, *, required: int = 0) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def test_every_metric_is_documented_with_its_kind_and_labels_and_nothing_else_is
 def test_the_bounds_of_every_histogram_are_documented() -> None:
     registry = Metrics(["toy"], policies=["p"], build={"version": "1", "engine": "e", "engine_version": "2"}).registry
     bounds = {
-        name.removeprefix("paraserve_"): list(registry._names_to_collectors[name]._upper_bounds)[:-1]
+        name.removeprefix("paraserve_"): list(registry._names_to_collectors[name]._upper_bounds)[:-1]  # type: ignore[attr-defined]
         for name, (kind, _) in declared().items()
         if kind == "histogram"
     }

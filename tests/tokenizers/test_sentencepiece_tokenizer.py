@@ -184,7 +184,7 @@ def test_one_tokenizer_serves_many_threads(models, loaded, name):
 
 
 def test_a_fast_encoder_that_differs_is_not_used(models, tmp_path, monkeypatch, caplog):
-    right = sentencepiece_tokenizer.byte_pair_document
+    right = sentencepiece_tokenizer.byte_pair_document  # type: ignore[attr-defined]
 
     def wrong(*args, **options):
         document = right(*args, **options)

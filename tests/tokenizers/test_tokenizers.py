@@ -15,9 +15,10 @@ from paraserve.formats.spec import Format
 from paraserve.generation.detokenize import reply_vocabulary
 from paraserve.tokenizers import huggingface as hf_tokenizer
 from paraserve.tokenizers import tiktoken as tiktoken_tokenizer
+from paraserve.tokenizers.base import CheckpointError
 from paraserve.tokenizers.checkpoint import load_checkpoint
 from paraserve.tokenizers.exactness import CORPUS, first_difference, probe_texts
-from paraserve.tokenizers.huggingface import CheckpointError, HuggingFaceTokenizer
+from paraserve.tokenizers.huggingface import HuggingFaceTokenizer
 from paraserve.tokenizers.tiktoken import MAX_RUN_CHARS, RankEncoder, TiktokenTokenizer, _cut
 
 HUGGING_FACE = ("glm-4.5", "qwen3", "deepseek-v3.1", "llama-3.1")
@@ -95,7 +96,7 @@ def test_an_encoder_that_differs_on_one_text_is_not_used(small_json, monkeypatch
 
     monkeypatch.setattr(hf_tokenizer, "FastEncoder", Wrong)
     tokenizer = HuggingFaceTokenizer(small_json)
-    assert tokenizer.backend == "tokenizers"
+    assert tokenizer.backend == "tokenizers"  # type: ignore[attr-defined]
     assert "differs from tokenizers" in caplog.text
     assert tokenizer.decode(tokenizer.encode("北京")) == "北京"
 
@@ -265,14 +266,14 @@ def test_long_runs_are_cut_where_the_checkpoints_own_tokenizer_cuts_them():
 @pytest.mark.parametrize("name", HUGGING_FACE)
 def test_real_tokenizers_pass_the_check_and_match_the_goldens(name, shared_assets: Path):
     tokenizer = load_checkpoint(shared_assets / "tokenizers" / name).tokenizer
-    assert tokenizer.backend == "fastokens"
+    assert tokenizer.backend == "fastokens"  # type: ignore[attr-defined]
     assert_goldens(name, tokenizer, shared_assets)
 
 
 @pytest.mark.heavy
 def test_kimis_tokenizer_matches_the_goldens(shared_assets: Path):
     tokenizer = load_checkpoint(shared_assets / "tokenizers" / "kimi-k2").tokenizer
-    assert tokenizer.backend == "fastokens"
+    assert tokenizer.backend == "fastokens"  # type: ignore[attr-defined]
     assert tokenizer.vocab_size == 163_840
     assert_goldens("kimi-k2", tokenizer, shared_assets)
 

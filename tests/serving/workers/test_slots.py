@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from paraserve.admission import AdmissionLimits, LocalAdmission
-from paraserve.serving.workers import slots
 from paraserve.serving.workers.channel import Adopt, Closing, Enter, Failed, Ready, Release
 from paraserve.serving.workers.slots import GIVE_UP_AFTER, LONGEST_WAIT, Workers, WorkersPlan
 from paraserve.settings import ServerSettings
@@ -45,7 +44,7 @@ class House:
             self.waits.append(seconds)
             await sleep(0)
 
-        monkeypatch.setattr(slots.asyncio, "sleep", no_wait)
+        monkeypatch.setattr("paraserve.serving.workers.slots.asyncio.sleep", no_wait)
         self.turn = lambda: sleep(0.01)
         self.tasks = [asyncio.create_task(self.workers.keep(slot)) for slot in range(count)]
 
