@@ -47,6 +47,11 @@ class SayEncoder:
         self.take(event)
         return b"".join(b"event: said\ndata: %b\n\n" % json.dumps(text).encode() for text in self._said)
 
+    keep_alive = b""
+
+    def begin(self) -> bytes:
+        return b""
+
     def end(self) -> bytes:
         return b"event: silence\n\n"
 

@@ -28,7 +28,6 @@ def error_of(response: httpx.Response) -> dict[str, Any]:
     ("method", "path", "status", "code"),
     [
         ("GET", "/v1/nothing", 404, "endpoint_not_found"),
-        ("POST", "/v1/messages", 404, "endpoint_not_found"),
         ("GET", CHAT, 405, "method_not_allowed"),
         ("POST", "/v1/models", 405, "method_not_allowed"),
         ("GET", "/v1/models/other", 404, "model_not_found"),

@@ -15,7 +15,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from paraserve.api.endpoints import ENDPOINTS, Endpoint
 from paraserve.api.openapi import STATUS_TEXTS, openapi_document
 from paraserve.protocol.chunks import ChatCompletionChunk, CompletionChunk
-from tests.api.wire import CHAT, COMPLETIONS, chunks
+from tests.api.wire import CHAT, COMPLETIONS, chunks, payloads
 from tests.toy import client, deployment, engine, reply
 
 CALL = reply('<think>Hm.</think><tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>')
@@ -55,8 +55,8 @@ async def test_every_example_is_served(shown: tuple[Endpoint, str]) -> None:
         response = await http.post(endpoint.path, json=endpoint.examples[name])
     assert response.status_code == 200
     if endpoint.examples[name].get("stream"):
-        for chunk in chunks(response.text):
-            msgspec.convert(chunk, endpoint.stream)
+        for payload in payloads(response.text):
+            msgspec.convert(payload, endpoint.stream)
     else:
         msgspec.convert(response.json(), endpoint.answer)
 

@@ -32,6 +32,12 @@ def chunks(body: str) -> list[dict[str, Any]]:
     return [json.loads(payload) for payload in payloads[:-1]]
 
 
+def payloads(body: str) -> list[dict[str, Any]]:
+    """What the events of any API's stream hold, its end aside."""
+    lines = [line.removeprefix("data: ") for line in body.split("\n") if line.startswith("data: ")]
+    return [json.loads(line) for line in lines if line != "[DONE]"]
+
+
 def folded(parts: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
     """What a client that joins a chat stream's deltas has at the end, by choice."""
     choices: dict[int, dict[str, Any]] = {}

@@ -9,7 +9,7 @@ from paraserve.api.keys import ApiKeys, KeyRing
 from paraserve.api.root_path import RootPath
 from paraserve.settings import ServerSettings
 
-SHOWN_TO_PAGES = ("x-request-id", "x-paraserve-policies", "retry-after")
+SHOWN_TO_PAGES = ("x-request-id", "x-paraserve-policies", "x-paraserve-normalizations", "retry-after")
 PREFLIGHT_SECONDS = 3600
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -22,11 +23,13 @@ def deployment_of(request: Request) -> Deployment:
     return deployment
 
 
-def json_response(value: object, *, order: Literal["deterministic"] | None = None) -> Response:
+def json_response(
+    value: object, *, order: Literal["deterministic"] | None = None, headers: Mapping[str, str] | None = None
+) -> Response:
     """Args:
     order: sets and mappings are sorted.
     """
-    return Response(msgspec.json.encode(value, order=order), media_type="application/json")
+    return Response(msgspec.json.encode(value, order=order), headers=headers, media_type="application/json")
 
 
 async def read_body(request: Request) -> bytes:

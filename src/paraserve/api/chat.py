@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
+import msgspec
 from starlette.requests import Request
 
 from paraserve.api.encoders.chat import ChatFold, ChatStream
@@ -92,6 +93,14 @@ class ChatTurn(Turn[ChatCompletionRequest]):
     def calls_end_plainly(self) -> bool:
         """A function was forced by name, and the operator wants OpenAI's finish reason for it (``stop``)."""
         return self.deployment.settings.named_tool_finish_reason == "stop" and self.choice not in CHOICE_WORDS
+
+    def fit_effort(self) -> tuple[str, ...]:
+        """For clients of APIs with other efforts than the model's: the nearest. Returns what it is called."""
+        effort, chat = self.request.reasoning_effort, self.deployment.chat
+        if effort is None or chat is None or (nearest := chat.nearest_effort(effort)) == effort:
+            return ()
+        self.request = msgspec.structs.replace(self.request, reasoning_effort=nearest)
+        return ("nearest_reasoning_effort",)
 
     def fold(self, shape: ReplyShape) -> Fold:
         return ChatFold(shape, named_tool=self.calls_end_plainly)

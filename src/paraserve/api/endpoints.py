@@ -17,10 +17,13 @@ from starlette.types import ASGIApp
 from paraserve.api import pages, system, tokens
 from paraserve.api.chat import ChatTurn
 from paraserve.api.completions import CompletionTurn
+from paraserve.api.encoders.messages import encode_anthropic_error
 from paraserve.api.errors import encode_error
+from paraserve.api.messages import MessagesTurn, count_tokens
 from paraserve.api.openapi import describe
 from paraserve.api.server_facts import Health, ServerInfo, Versions
 from paraserve.policies.table import PolicyList
+from paraserve.protocol.anthropic import AnthropicMessage, CountTokensRequest, InputTokens, MessagesRequest
 from paraserve.protocol.chat import ChatCompletion, ChatCompletionRequest
 from paraserve.protocol.chunks import ChatCompletionChunk, CompletionChunk
 from paraserve.protocol.completions import Completion, CompletionRequest
@@ -147,6 +150,28 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             "A text": {"prompt": "The capital of France is", "max_tokens": 8},
             "Several texts": {"prompt": ["One, two,", "A, B,"], "max_tokens": 8, "stream": True},
         },
+    ),
+    Endpoint(
+        "POST", "/v1/messages", MessagesTurn.respond, "createMessage",
+        "A turn in Anthropic's API: thinking, text, tool use; whole or streamed", "Messages",
+        takes=MessagesRequest, answer=AnthropicMessage, stream=dict[str, Any], generates=True,
+        error=encode_anthropic_error,
+        examples={
+            "A question": {"max_tokens": 64, "messages": _FRANCE},
+            "A stream": {"max_tokens": 64, "messages": _FRANCE, "stream": True},
+            "A tool use": {
+                "max_tokens": 256,
+                "messages": _FRANCE,
+                "tools": [{"name": "get_weather", "description": "The weather of a city.", "input_schema": _CITY}],
+                "tool_choice": {"type": "any"},
+            },
+        },
+    ),
+    Endpoint(
+        "POST", "/v1/messages/count_tokens", count_tokens, "countMessageTokens",
+        "How many tokens the prompt of a message has", "Messages",
+        takes=CountTokensRequest, answer=InputTokens, error=encode_anthropic_error,
+        examples={"A question": {"messages": _FRANCE}},
     ),
     Endpoint(
         "GET", "/v1/models", system.list_models, "listModels",

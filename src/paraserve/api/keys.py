@@ -108,7 +108,7 @@ def _digest(key: bytes) -> bytes:
 
 
 class ApiKeys:
-    """Asks for a bearer token on every path but the open ones."""
+    """Asks for a key, as a bearer token or as `x-api-key`, on every path but the open ones."""
 
     def __init__(self, app: ASGIApp, keys: KeyRing, open_paths: frozenset[str]) -> None:
         self._app = app
@@ -129,9 +129,12 @@ class ApiKeys:
         await ErrorResponse(scope, error)(scope, receive, send)
 
     def _admits(self, scope: Scope) -> bool:
-        scheme, _, sent = Headers(scope=scope).get("authorization", "").partition(" ")
+        headers = Headers(scope=scope)
+        scheme, _, sent = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            sent = headers.get("x-api-key", "")
         caller = self._keys.admits(sent.strip().encode("latin-1", "replace"))
-        if caller is None or scheme.lower() != "bearer":
+        if caller is None:
             return False
         scope.setdefault("state", {})[_CALLER] = caller
         return True

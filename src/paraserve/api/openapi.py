@@ -119,6 +119,8 @@ def _describe(component: dict[str, Any], free: Mapping[str, Any]) -> None:
     if component.get("title", "").endswith("Request"):
         for name in component["properties"].keys() & free.keys():
             schema = component["properties"][name]
+            if "$ref" in repr(schema):  # an API whose fields have types of their own
+                continue
             kept = {key: schema[key] for key in ("default", "description") if key in schema}
             schema.clear()
             schema.update(free[name], **kept)

@@ -74,6 +74,8 @@ class StreamedReply:
         self._write = write
         self._opened.set()
         try:
+            if (head := self._encoder.begin()) and (behind := write(head)) is not None:
+                await behind
             await (self._run(self._take) if self._ahead is None else self._ahead)
         except EngineError as error:
             self._record.fail(error.status, error.code)

@@ -31,7 +31,7 @@ Write = Callable[[bytes], Awaitable[None] | None]
 """Writes whole server-sent events. What it returns, if anything, must be awaited before the next write."""
 
 DONE = b"data: [DONE]\n\n"
-_KEEP_ALIVE = b": keep-alive\n\n"
+COMMENT = b": keep-alive\n\n"
 
 
 class ClientGone(Exception):
@@ -97,7 +97,7 @@ class EventStream:
         close: ends the work behind the body; called when the response is over, however it ended.
         failure: the frames that tell of one.
         headers: further response headers, lower case.
-        keep_alive: seconds of silence after which a comment is sent; 0 is never.
+        keep_alive: seconds of silence after which ``sign`` is sent; 0 is never.
     """
 
     def __init__(
@@ -108,7 +108,9 @@ class EventStream:
         failure: Callable[[RequestError], bytes],
         headers: Mapping[str, str],
         keep_alive: float = 0.0,
+        sign: bytes = COMMENT,
     ) -> None:
+        self._sign = sign
         self._body = body
         self._close = close
         self._failure = failure
@@ -169,7 +171,7 @@ class EventStream:
             if due > 0:
                 await asyncio.sleep(due)
             else:
-                if (behind := self._writer(send)(_KEEP_ALIVE)) is not None:
+                if (behind := self._writer(send)(self._sign)) is not None:
                     await behind
                 self._last = time.monotonic()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -24,7 +25,9 @@ from paraserve.protocol.models import ModelCard, ModelList
 
 async def list_models(request: Request) -> Response:
     deployment = deployment_of(request)
-    return json_response(ModelList(data=[_card(deployment, name) for name in deployment.names]))
+    names = deployment.names
+    cards = [_card(deployment, name) for name in names]
+    return json_response(ModelList(data=cards, first_id=names[0], last_id=names[-1]))
 
 
 async def get_model(request: Request) -> Response:
@@ -36,8 +39,14 @@ async def get_model(request: Request) -> Response:
 
 
 def _card(deployment: Deployment, name: str) -> ModelCard:
+    created = datetime.fromtimestamp(deployment.created, UTC)
     return ModelCard(
-        id=name, created=deployment.created, root=deployment.names[0], max_model_len=deployment.context_length
+        id=name,
+        display_name=name,
+        created_at=created.isoformat().replace("+00:00", "Z"),
+        created=deployment.created,
+        root=deployment.names[0],
+        max_model_len=deployment.context_length,
     )
 
 

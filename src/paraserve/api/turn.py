@@ -46,6 +46,8 @@ from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError, field_error
 from paraserve.protocol.unserved import check_served
 
+NORMALIZATIONS_HEADER = "x-paraserve-normalizations"
+
 Asked = TypeVar("Asked", bound=ChatCompletionRequest | CompletionRequest)
 
 
@@ -78,6 +80,8 @@ class Turn(ABC, Generic[Asked]):
     """``auto``, ``required``, ``none`` or the name of a function."""
     parallel_calls = True
     """Whether it may call more than one."""
+    notes: tuple[str, ...] = ()
+    """Names of what was adapted on the way to the prompt (docs/prompt.md)."""
 
     def __init__(self, http: Request, sent: Asked, body: bytes = b"", *, generates: bool = True) -> None:
         self.http = http
@@ -140,7 +144,8 @@ class Turn(ABC, Generic[Asked]):
         runs = self.runs(sampled)
         shape = self.shape(prompts, len(runs))
         self.ledger.log(self.id)
-        self.record.begin(self.id, runs, self.ledger, prompts=len(prompts), normalizations=prompts[0].normalizations)
+        self.notes = (*self.notes, *prompts[0].normalizations)
+        self.record.begin(self.id, runs, self.ledger, prompts=len(prompts), normalizations=self.notes)
         run = partial(run_reply, self.deployment.engine, runs, prompts=len(prompts))
         if self.request.stream:
             return await self._streamed(run, self.encoder(shape))
@@ -269,7 +274,7 @@ class Turn(ABC, Generic[Asked]):
             leave()
         body = fold.response()
         self.note_form()
-        return Response(body, media_type="application/json", headers=self.ledger.headers)
+        return Response(body, media_type="application/json", headers=self.headers)
 
     async def _streamed(self, run: RunReply, encoder: StreamEncoder) -> EventStream:
         """The response that sends events as they come.
@@ -291,8 +296,9 @@ class Turn(ABC, Generic[Asked]):
             reply.write_to,
             close=close,
             failure=encoder.failure,
-            headers=self.ledger.headers,
+            headers=self.headers,
             keep_alive=self.deployment.settings.keep_alive_interval,
+            sign=encoder.keep_alive,
         )
 
     # What the policies' rules made of it.
@@ -306,6 +312,12 @@ class Turn(ABC, Generic[Asked]):
             self.ledger.used("clamp_max_tokens", requested, limit)
         if self.request.stop_strings and prompt.thinks:
             self.ledger.used("stop_in_reasoning", True, rules.stop_in_reasoning)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What a reply's head says of its way: policies and normalizations that made a difference."""
+        headers = self.ledger.headers
+        return {**headers, NORMALIZATIONS_HEADER: ", ".join(self.notes)} if self.notes else headers
 
     def note_form(self) -> None:
         """The form of a reply, before its head is written."""

@@ -28,7 +28,7 @@ from paraserve.prompt.prefill import ContinuedPrompt, continue_final
 from paraserve.prompt.shown import shows_text_beside_calls
 from paraserve.prompt.state import StartMarkers, reply_start
 from paraserve.prompt.template import ChatTemplate
-from paraserve.prompt.thinking import resolve_kwargs, thinking_modes
+from paraserve.prompt.thinking import nearest_effort, resolve_kwargs, thinking_modes
 from paraserve.prompt.tool_declarations import declare_tools
 from paraserve.protocol.chat import ChatCompletionRequest
 from paraserve.protocol.error_codes import ErrorCode
@@ -120,6 +120,10 @@ class ChatPrompt:
     def close(self) -> None:
         """Let the pool's threads end."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def nearest_effort(self, effort: str) -> str:
+        """The reasoning effort that the model takes for one of another API."""
+        return nearest_effort(effort, self.capabilities[DEFAULT_TEMPLATE])
 
     def facts(self) -> PromptFacts:
         """What is known about templates and tokenizer, for people who ask the server."""

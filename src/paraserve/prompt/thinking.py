@@ -77,6 +77,17 @@ def thinking_modes(takes: TemplateCapabilities) -> ThinkingModes:
     return ThinkingModes([{takes.effort_variable: effort} for effort in efforts] if takes.effort_variable else ())
 
 
+def nearest_effort(effort: str, takes: TemplateCapabilities) -> str:
+    """The effort, or the one nearest to it that the template takes, the higher of two: for APIs whose clients send
+    efforts that no model here has."""
+    efforts = [value for value in EFFORTS if value not in NO_REASONING]
+    taken = [value for value in efforts if value in takes.efforts]
+    if effort not in efforts or not taken:
+        return effort
+    wanted = efforts.index(effort)
+    return min(taken, key=lambda value: (abs(efforts.index(value) - wanted), -efforts.index(value)))
+
+
 def resolve_kwargs(
     defaults: Mapping[str, Any], given: Mapping[str, Any], effort: str | None, takes: TemplateCapabilities
 ) -> ResolvedKwargs:

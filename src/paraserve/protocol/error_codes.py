@@ -78,6 +78,12 @@ class ErrorCode(StrEnum):
         "`/v1/completions`, or `--chat-template`",
     )
     CHAT_TEMPLATE_MISSING = "chat_template_missing", 400, NO_CHAT_TEMPLATE[2], NO_CHAT_TEMPLATE[3]
+    THREAD_UNSUPPORTED = (
+        "thread_unsupported",
+        400,
+        "a conversation that the server would keep was asked for (`/v1/messages`)",
+        "send the whole history; Anthropic's SDKs do so by themselves",
+    )
     INCOMPLETE_BODY = "incomplete_body", 400, "the connection broke before the body was whole", "send it again"
     INVALID_COMPRESSION = (
         "invalid_compression",

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 
 class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
+    """A model as OpenAI's clients and Anthropic's read it: each looks at fields of its own."""
+
     id: str
+    type: Literal["model"] = "model"
+    display_name: str
+    created_at: Annotated[str, Meta(description="``created`` as RFC 3339 writes it.")]
     object: Literal["model"] = "model"
     created: int
     owned_by: Literal["paraserve"] = "paraserve"
@@ -19,3 +25,6 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
 class ModelList(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["list"] = "list"
     data: list[ModelCard]
+    has_more: Literal[False] = False
+    first_id: str
+    last_id: str

@@ -9,7 +9,7 @@ from typing import Protocol
 from msgspec import UNSET
 
 from paraserve.api.errors import encode_error
-from paraserve.api.streams import DONE, event
+from paraserve.api.streams import COMMENT, DONE, event
 from paraserve.generation.events import ReplyEvent, Usage
 from paraserve.protocol.errors import RequestError
 from paraserve.protocol.usage import CompletionTokensDetails, PromptTokensDetails, UsageInfo
@@ -73,6 +73,13 @@ class Fold(Protocol):
 class StreamEncoder(Protocol):
     """Makes server-sent events, each call whole ones or none."""
 
+    keep_alive: bytes
+    """What is sent after a silence."""
+
+    def begin(self) -> bytes:
+        """What stands before the first event of a reply."""
+        ...
+
     def encode(self, event: ReplyEvent) -> bytes: ...
     def end(self) -> bytes:
         """What stands behind the last event of a reply."""
@@ -84,7 +91,12 @@ class StreamEncoder(Protocol):
 
 
 class OpenAIStream:
-    """How a stream of OpenAI's older APIs ends."""
+    """How a stream of OpenAI's older APIs begins and ends."""
+
+    keep_alive = COMMENT
+
+    def begin(self) -> bytes:
+        return b""
 
     def end(self) -> bytes:
         return DONE

@@ -1,0 +1,74 @@
+"""``POST /v1/messages`` and ``POST /v1/messages/count_tokens``: Anthropic's API over the chat turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Self
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from paraserve.api.body import json_response, read_body
+from paraserve.api.chat import ChatTurn
+from paraserve.api.decoders.anthropic import chat_form, name_places
+from paraserve.api.encoders.messages import Ends, MessagesFold, MessagesStream
+from paraserve.api.encoders.shape import Fold, ReplyShape, StreamEncoder
+from paraserve.engines.base import Sampling
+from paraserve.prompt.chat import PreparedPrompt
+from paraserve.protocol.anthropic import CountTokensRequest, InputTokens, decode_count_tokens, decode_messages
+from paraserve.protocol.errors import RequestError
+
+
+class MessagesTurn(ChatTurn):
+    id_prefix = "msg"
+
+    def __init__(self, http: Request, sent: CountTokensRequest, body: bytes = b"", *, generates: bool = True) -> None:
+        form = chat_form(sent)
+        self._places = form.places
+        self._cut_to_room = False
+        super().__init__(http, form.request, body, generates=generates)
+        self.notes = (*form.notes, *self.fit_effort())
+        self.rules = replace(self.rules, clamp_max_tokens=True)
+
+    @classmethod
+    def read(cls, http: Request, body: bytes) -> Self:
+        return cls(http, decode_messages(body), body)
+
+    def sampling(self, prompt: PreparedPrompt) -> Sampling:
+        sampling = super().sampling(prompt)
+        self._cut_to_room = sampling.max_tokens < (self.request.max_completion_tokens or 0)
+        return sampling
+
+    def fold(self, shape: ReplyShape) -> Fold:
+        return MessagesFold(shape, self._ends)
+
+    def encoder(self, shape: ReplyShape) -> StreamEncoder:
+        return MessagesStream(shape, self._ends)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """With the request's id under the name that Anthropic's SDKs show in errors and logs."""
+        return {**super().headers, "request-id": self.record.id}
+
+    @property
+    def _ends(self) -> Ends:
+        return Ends(stop_sequences=self.request.stop_strings, cut_to_room=self._cut_to_room)
+
+    @contextmanager
+    def attributed(self) -> Iterator[None]:
+        """As for chat, with messages counted as the client counts them."""
+        try:
+            with super().attributed():
+                yield
+        except RequestError as error:
+            name_places(error, self._places)
+            raise
+
+
+async def count_tokens(request: Request) -> Response:
+    turn = MessagesTurn(request, decode_count_tokens(await read_body(request)), generates=False)
+    with turn.attributed():
+        prompt = await turn.prompt()
+    return json_response(InputTokens(len(prompt.token_ids)), headers=turn.headers)
