@@ -85,7 +85,7 @@ async def test_the_head_of_a_stream_goes_out_at_once_by_default() -> None:
 
 async def test_silence_is_filled_with_comments_between_whole_frames() -> None:
     scripted = engine(reply("ab", first_delay=0.2, delay=0.2))
-    async with client(deployment(scripted, keep_alive_interval=0.05)) as http:
+    async with client(deployment(scripted, stream_comment_interval=0.05)) as http:
         body = (await post(http, stream=True)).text
     assert body.count(": keep-alive\n\n") >= 4
     assert body.startswith(": keep-alive\n\n")

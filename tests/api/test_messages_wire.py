@@ -342,7 +342,7 @@ async def test_a_failure_inside_a_stream_is_an_error_event_and_its_end() -> None
 
 
 async def test_silence_is_a_ping() -> None:
-    async with client(deployment(engine(reply("Hi.", first_delay=0.2)), keep_alive_interval=0.05)) as http:
+    async with client(deployment(engine(reply("Hi.", first_delay=0.2)), stream_comment_interval=0.05)) as http:
         parts = events((await post(http, stream=True)).text)
     assert [part["type"] for part in parts[:2]] == ["message_start", "ping"]
 

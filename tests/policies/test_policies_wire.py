@@ -699,7 +699,7 @@ async def test_a_client_that_leaves_while_the_head_is_held_aborts_its_generation
 async def test_a_preflight_with_a_bound_starts_the_stream_when_the_engine_is_silent(
     endpoint: str, body: dict[str, Any]
 ) -> None:
-    flags = f"{PREFLIGHT} --openai-streaming-error-preflight-seconds 0.05 --keep-alive-interval 0.05"
+    flags = f"{PREFLIGHT} --openai-streaming-error-preflight-seconds 0.05 --stream-comment-interval 0.05"
     got = await exchange(body, reply("Hello.", first_delay=0.4), endpoint=endpoint, flags=flags)
     assert got.head_at is not None
     assert 0.04 <= got.head_at < 0.35

@@ -16,7 +16,7 @@ from paraserve.admission import Admission, Leave
 from paraserve.api.encoders.shape import StreamEncoder
 from paraserve.api.errors import as_request_error
 from paraserve.api.keys import caller_of
-from paraserve.api.streams import Write, unless_gone
+from paraserve.api.streams import Write, one_line_each, unless_gone
 from paraserve.engines.base import EngineError
 from paraserve.generation.events import ReplyEvent
 from paraserve.generation.run import Take
@@ -79,14 +79,14 @@ class StreamedReply:
             await (self._run(self._take) if self._ahead is None else self._ahead)
         except EngineError as error:
             self._record.fail(error.status, error.code)
-            behind = write(self._encoder.failure(as_request_error(error)))
+            behind = write(one_line_each(self._encoder.failure(as_request_error(error))))
         else:
             behind = write(self._encoder.end())
         if behind is not None:
             await behind
 
     def _take(self, events: Sequence[ReplyEvent]) -> Awaitable[None] | None:
-        frames = self._encode(events[0]) if len(events) == 1 else b"".join(map(self._encode, events))
+        frames = one_line_each(self._encode(events[0]) if len(events) == 1 else b"".join(map(self._encode, events)))
         if self._write is None:
             return self._hold(frames)
         return self._write(frames) if frames else None

@@ -43,6 +43,19 @@ def event(payload: bytes) -> bytes:
     return b"data: " + payload + b"\n\n"
 
 
+_BREAKS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
+"""Line breaks of Unicode in UTF-8, and how JSON may write them. Some readers of streams end a line there."""
+
+
+def one_line_each(frames: bytes) -> bytes:
+    """Events whose only line breaks are those of the protocol."""
+    if frames.isascii() or not (0xE2 in frames or 0xC2 in frames):  # their first bytes; few scripts have them
+        return frames
+    for character, escape in _BREAKS:
+        frames = frames.replace(character, escape)
+    return frames
+
+
 def departure(scope: Scope, receive: Receive) -> asyncio.Future[None]:
     """Done when the client has left; whoever asked for it cancels it. The request's body must have been read."""
     direct = direct_body_of(scope)
@@ -129,7 +142,7 @@ class EventStream:
             await asyncio.wait({pump, *others}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             await _cancel(pump, *others)
-            await _write(send, self._failure(stopping()), more=False)
+            await _write(send, one_line_each(self._failure(stopping())), more=False)
             raise
         finally:
             if not pump.done():
@@ -140,7 +153,7 @@ class EventStream:
             log.error("%s failed after its head was sent", scope["path"], exc_info=bug)
             failure = internal_error()
             record_of(scope).fail(failure.status, failure.code)
-            await _write(send, self._failure(failure), more=False)
+            await _write(send, one_line_each(self._failure(failure)), more=False)
 
     async def _pump(self, send: Send) -> None:
         headers = {

@@ -297,7 +297,7 @@ class Turn(ABC, Generic[Asked]):
             close=close,
             failure=encoder.failure,
             headers=self.headers,
-            keep_alive=self.deployment.settings.keep_alive_interval,
+            keep_alive=self.deployment.settings.stream_comment_interval,
             sign=encoder.keep_alive,
         )
 

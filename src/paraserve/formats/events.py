@@ -48,6 +48,34 @@ class ToolCallEnd(msgspec.Struct, frozen=True, gc=False):
 FormatEvent = ReasoningDelta | ContentDelta | ToolCallStart | ToolCallDelta | ToolCallEnd
 
 
+LONGEST_DELTA = 4096
+"""Characters of a delta. With six bytes each, which is the most that JSON makes of one, an event of a stream stays
+below 32 KB: some of its readers have lines of 64."""
+
+
+def cut_deltas(events: Sequence[FormatEvent]) -> Sequence[FormatEvent]:
+    """The same events, longer deltas as several. What they fold to stays the same."""
+    if all(len(_text(event)) <= LONGEST_DELTA for event in events):
+        return events
+    cut: list[FormatEvent] = []
+    for event in events:
+        text = _text(event)
+        pieces = [text[at : at + LONGEST_DELTA] for at in range(0, len(text), LONGEST_DELTA)]
+        if len(pieces) < 2:
+            cut.append(event)
+        elif isinstance(event, ToolCallDelta):
+            cut += [ToolCallDelta(event.index, piece) for piece in pieces]
+        else:
+            cut += [type(event)(piece) for piece in pieces]  # type: ignore[call-arg,arg-type]
+    return cut
+
+
+def _text(event: FormatEvent) -> str:
+    if type(event) is ContentDelta or type(event) is ReasoningDelta:
+        return event.text
+    return event.arguments if type(event) is ToolCallDelta else ""
+
+
 def join_deltas(events: Sequence[FormatEvent]) -> list[FormatEvent]:
     """The same events with neighbouring deltas of one kind as one delta. What they fold to stays the same."""
     joined: list[FormatEvent] = []

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from paraserve.engines.base import EngineChunk, EngineError, Finish, TokenLogprob
-from paraserve.formats.events import ContentDelta, FormatEvent, join_deltas
+from paraserve.formats.events import ContentDelta, FormatEvent, cut_deltas, join_deltas
 from paraserve.formats.reading.reply_parser import ReplyParser
 from paraserve.formats.types import TextEnd
 from paraserve.generation.detokenize import Detokenizer
@@ -49,6 +49,9 @@ class RawText:
 
 TextParser = ReplyParser | RawText
 """What a choice reads its text with."""
+
+_SHORT = 512
+"""Characters of text that make no long delta, whatever they are in it."""
 
 
 class Choice:
@@ -145,7 +148,7 @@ class Choice:
             self._close("length" if finish.reason == "length" else "stop", matched, events)
         if not self.answered and events:
             self.answered = any(isinstance(event, ContentDelta) and not event.text.isspace() for event in events)
-        return ReplyDelta(self.index, events, tokens, self.completion_tokens, self.reasoning_tokens)
+        return ReplyDelta(self.index, cut_deltas(events), tokens, self.completion_tokens, self.reasoning_tokens)
 
     def _advance_plainly(self, token_ids: Sequence[int]) -> ReplyDelta | None:
         """The short way of most tokens: they only add to the text. None, and nothing has happened, where they may do
@@ -162,7 +165,8 @@ class Choice:
             self.reasoning_tokens += count
         if not self.answered:
             self.answered = type(event) is ContentDelta and not event.text.isspace()
-        return ReplyDelta(self.index, (event,), (), self.completion_tokens, self.reasoning_tokens)
+        events = (event,) if len(text) < _SHORT else cut_deltas((event,))
+        return ReplyDelta(self.index, events, (), self.completion_tokens, self.reasoning_tokens)
 
     def _ends_with_end_token(self, token_ids: Sequence[int], finish: Finish) -> bool:
         return bool(token_ids) and (token_ids[-1] in self._end_ids or token_ids[-1] == finish.matched)

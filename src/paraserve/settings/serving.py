@@ -75,7 +75,7 @@ class ServingSettings:
     max_body_size: Annotated[int, Meta(ge=1024, extra=BYTES)] = setting(
         64 * 2**20, group=SERVER, help="Largest request body; a larger one is answered 413."
     )
-    keep_alive_interval: Seconds = setting(
+    stream_comment_interval: Seconds = setting(
         0.0,
         group=SERVER,
         help="Send an SSE comment when a stream has been silent this long, so that proxies keep it open; 0 is off.",

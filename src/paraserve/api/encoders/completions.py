@@ -10,7 +10,7 @@ import msgspec
 from paraserve.api.encoders.logprobs import completion_logprobs, ends_inside_character
 from paraserve.api.encoders.shape import OpenAIStream, ReplyShape
 from paraserve.api.streams import event as sse_event
-from paraserve.formats.events import ContentDelta
+from paraserve.formats.events import LONGEST_DELTA, ContentDelta
 from paraserve.generation.events import ChoiceEnd, GeneratedToken, PromptScored, ReplyDelta, ReplyEvent, Usage
 from paraserve.protocol.completions import Completion, CompletionChoice, CompletionLogprobs
 
@@ -142,7 +142,22 @@ class CompletionStream(_Texts, OpenAIStream):
         choice = self._choices[event.choice]
         if choice.end is None and not any(choice.text):
             return b""
-        return self._frame([self._show(event.choice)], self._running() if self._shape.continuous_usage else None)
+        return self._ahead(event.choice) + self._frame([self._show(event.choice)], self._counts())
+
+    def _ahead(self, index: int) -> bytes:
+        """The frames of all but the end of a long text. Log probabilities keep it whole: they are the text's tokens."""
+        choice = self._choices[index]
+        if self._shape.logprobs or sum(map(len, choice.text)) <= LONGEST_DELTA:
+            return b""
+        text = "".join(choice.text)
+        *ahead, last = (text[at : at + LONGEST_DELTA] for at in range(0, len(text), LONGEST_DELTA))
+        choice.text = [last]
+        return b"".join(
+            self._frame([CompletionChoice(index, piece, None, None, None)], self._counts()) for piece in ahead
+        )
+
+    def _counts(self) -> object:
+        return self._running() if self._shape.continuous_usage else None
 
     def _frame(self, choices: list[CompletionChoice], usage: object) -> bytes:
         shape = self._shape
