@@ -42,7 +42,7 @@ async def test_half_an_emoji_goes_through_to_the_engine_in_extra_fields(
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="paraserve.api")
     scripted = engine(reply("ok"))
-    async with client(deployment(scripted, engine_extra_fields=("note",))) as http:
+    async with client(deployment(scripted, engine_extra_fields=("note",), engine_fields_from="anyone")) as http:
         answer = await http.post(path, content=(body % ', "note": "\\ud83d", "other": "\\ud83d"').encode())
     assert answer.status_code == 200, answer.text
     assert scripted.requests[0].extras == {"note": "\ufffd"}

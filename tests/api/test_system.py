@@ -96,7 +96,9 @@ async def test_fields_of_the_engine_go_through_by_name_and_others_are_named_in_t
     caplog.set_level(logging.DEBUG, logger="paraserve.api")
     fields = {"kv_transfer_params": {"a": 1}, "x_custom": 1, "top_k": 5}
     scripted = engine()
-    async with client(deployment(scripted, engine_extra_fields=("kv_transfer_params",))) as http:
+    async with client(
+        deployment(scripted, engine_extra_fields=("kv_transfer_params",), engine_fields_from="anyone")
+    ) as http:
         assert (await post(http, path, **fields)).status_code == 200
     assert scripted.requests[0].extras == {"kv_transfer_params": {"a": 1}}
     assert scripted.requests[0].sampling.top_k == 5
@@ -108,7 +110,7 @@ async def test_routing_fields_and_headers_are_handed_on_and_never_made_up(path: 
     fields = {"priority": 3, "data_parallel_rank": 1, "bootstrap_host": "h", "bootstrap_port": 2, "bootstrap_room": 7}
     fields["cache_salt"] = "s"
     scripted = engine()
-    async with client(deployment(scripted)) as http:
+    async with client(deployment(scripted, engine_fields_from="anyone")) as http:
         await post(http, path, **fields)
         http.headers["x-smg-routing-key"] = "k"
         await post(http, path)

@@ -39,7 +39,7 @@ async def test_a_value_that_says_nothing_is_none(name: str, value: Any, path: st
 @pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
 async def test_a_field_that_the_operator_passes_on_is_the_engines_business(path: str) -> None:
     scripted = engine()
-    async with client(deployment(scripted, engine_extra_fields=("guided_json",))) as http:
+    async with client(deployment(scripted, engine_extra_fields=("guided_json",), engine_fields_from="anyone")) as http:
         assert (await post(http, path, guided_json={"type": "object"})).status_code == 200
     assert scripted.requests[0].extras == {"guided_json": {"type": "object"}}
 

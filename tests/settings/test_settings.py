@@ -56,6 +56,7 @@ SAMPLES_BY_NAME = {
 }
 # What another option has to be for this one to be accepted.
 NEEDS = {
+    "engine_extra_fields": ["--engine-fields-from=anyone"],
     "engine": ["--engine-url=http://x", "--engine-script=x"],
     "ssl_keyfile": ["--ssl-certfile=c.pem"],
     "max_concurrent_requests_per_key": ["--api-key=x"],
@@ -165,6 +166,15 @@ def test_an_empty_file_and_empty_values_count_as_unset(tmp_path: Path) -> None:
             ["--max-queued-requests-per-key=1"],
             "--max-queued-requests-per-key: has no effect without --max-concurrent-requests-per-key",
         ),
+        (
+            ["--engine-extra-fields=note"],
+            "--engine-extra-fields: nobody may send them: --engine-fields-from proxies or anyone says who may",
+        ),
+        (
+            ["--engine-fields-from=proxies", "--trusted-proxies="],
+            "--engine-fields-from: has no effect without --trusted-proxies",
+        ),
+        (["--engine-fields-key", "a b"], "--engine-fields-key: a key is visible ASCII characters without spaces"),
         (["--openai-kimi-sampling", "fill"], "--openai-kimi-sampling: has no effect without --openai-kimi-compat"),
     ],
 )

@@ -48,4 +48,4 @@ def key_ring(settings: ServerSettings) -> KeyRing | None:
     """None where nobody is asked for a key. Raises `KeyFileError`."""
     if not settings.api_key and settings.api_key_file is None:
         return None
-    return KeyRing(settings.api_key, settings.api_key_file)
+    return KeyRing((*settings.api_key, *settings.engine_fields_key), settings.api_key_file)

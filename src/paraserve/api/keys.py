@@ -71,7 +71,7 @@ class KeyRing:
         """The digest of ``key`` if it is one of them, in a time that depends on their number only."""
         if self._file is not None and self._clock() - self._looked >= LOOK_SECONDS:
             self._look_again(self._file)
-        sent = _digest(key)
+        sent = digest(key)
         matches = [hmac.compare_digest(sent, known) for known in self._digests]
         return sent if any(matches) else None
 
@@ -98,11 +98,11 @@ class KeyRing:
 
     def _admit(self, from_file: Iterable[str]) -> None:
         keys = [*self._given, *from_file]
-        self._digests = [_digest(key.encode()) for key in keys]
+        self._digests = [digest(key.encode()) for key in keys]
         self.spellings = spellings(keys)
 
 
-def _digest(key: bytes) -> bytes:
+def digest(key: bytes) -> bytes:
     """Of one length for all, so that a comparison does not tell the length of a key."""
     return hashlib.sha256(key).digest()
 
@@ -129,15 +129,20 @@ class ApiKeys:
         await ErrorResponse(scope, error)(scope, receive, send)
 
     def _admits(self, scope: Scope) -> bool:
-        headers = Headers(scope=scope)
-        scheme, _, sent = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
-            sent = headers.get("x-api-key", "")
-        caller = self._keys.admits(sent.strip().encode("latin-1", "replace"))
+        caller = self._keys.admits(presented_key(scope))
         if caller is None:
             return False
         scope.setdefault("state", {})[_CALLER] = caller
         return True
+
+
+def presented_key(scope: Scope) -> bytes:
+    """What a request presents as its key: a bearer token, else ``x-api-key``; empty where it presents none."""
+    headers = Headers(scope=scope)
+    scheme, _, sent = headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        sent = headers.get("x-api-key", "")
+    return sent.strip().encode("latin-1", "replace")
 
 
 def caller_of(scope: Scope) -> Caller:

@@ -177,6 +177,7 @@ class Turn(ABC, Generic[Asked]):
             max_tokens=limit,
             defaults=self.deployment.sampling_defaults,
             vocab_size=self.deployment.tokenizer.vocab_size,
+            end_ids=self.deployment.vocabulary.end_ids,
         )
 
     async def constraint(self, prompt: PreparedPrompt) -> Constraint | None:
@@ -197,8 +198,9 @@ class Turn(ABC, Generic[Asked]):
 
         A request's seed is moved by one for each further choice of a prompt, so that they differ and still repeat.
         """
-        logprobs, routing = self._alternatives(), routing_hints(self.request, self.http.scope)
-        extras = engine_extras(self.body, self.request, self.deployment.settings.engine_extra_fields)
+        scope, settings = self.http.scope, self.deployment.settings
+        logprobs, routing = self._alternatives(), routing_hints(self.request, scope, settings)
+        extras = engine_extras(self.body, self.request, scope, settings)
         runs: list[EngineRun] = []
         for prompt, sampling, constraint in sampled:
             for of_prompt in range(self.request.n or 1):

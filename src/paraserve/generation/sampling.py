@@ -6,11 +6,12 @@ Precedence: request, then policy (which rewrites the request), then server flag,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from paraserve.engines.base import Sampling
-from paraserve.protocol.sampling import SamplingFields, check_token_ids, logit_bias_ids
+from paraserve.protocol.errors import field_error
+from paraserve.protocol.sampling import MAX_STOP_TOKEN_IDS, SamplingFields, logit_bias_ids, stop_ids
 
 _API_DEFAULTS: dict[str, float] = {
     "temperature": 1.0,
@@ -41,20 +42,32 @@ def model_defaults(generation_config: Mapping[str, Any]) -> dict[str, float]:
 
 
 def resolve_sampling(
-    request: SamplingFields, *, max_tokens: int, defaults: Mapping[str, float], vocab_size: int
+    request: SamplingFields,
+    *,
+    max_tokens: int,
+    defaults: Mapping[str, float],
+    vocab_size: int,
+    end_ids: Collection[int] = (),
 ) -> Sampling:
     """Every value that the engine is sent.
 
     Args:
         max_tokens: the reply's limit (`limits.output_limit`).
         defaults: of the server and the model, for what the request left unset.
+        end_ids: the model's own end tokens, which an engine holds back as it does stop tokens.
+
+    Raises:
+        RequestError: a value is out of what engines take.
     """
 
     def value(name: str) -> float:
         sent = getattr(request, name)
         return sent if sent is not None else defaults.get(name, _API_DEFAULTS[name])
 
-    check_token_ids(request.stop_token_ids or (), vocab_size, "stop_token_ids")
+    stops = stop_ids(request.stop_token_ids, vocab_size)
+    if request.min_tokens and len({*stops, *end_ids}) > MAX_STOP_TOKEN_IDS:
+        most = MAX_STOP_TOKEN_IDS - len(end_ids)
+        raise field_error("stop_token_ids", f"at most {most} beside min_tokens: the model has end tokens of its own")
     top_k = int(value("top_k"))
     return Sampling(
         max_tokens=max_tokens,
@@ -66,7 +79,7 @@ def resolve_sampling(
         frequency_penalty=value("frequency_penalty"),
         repetition_penalty=value("repetition_penalty"),
         seed=None if request.seed is None else request.seed % _SEED_SPACE,
-        stop_token_ids=tuple(request.stop_token_ids or ()),
+        stop_token_ids=stops,
         logit_bias=logit_bias_ids(request.logit_bias, vocab_size),
         ignore_eos=bool(request.ignore_eos),
         min_tokens=request.min_tokens or 0,

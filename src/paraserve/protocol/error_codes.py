@@ -39,6 +39,12 @@ class ErrorCode(StrEnum):
         "a JSON schema uses a keyword that cannot be enforced exactly; the message names it and `param` its place",
         "rewrite the schema",
     )
+    UNTRUSTED_CALLER = (
+        "untrusted_caller",
+        400,
+        "only callers whom the operator names may send this field or header (`--engine-fields-from`)",
+        "leave it out",
+    )
     INVALID_CONSTRAINT = (
         "invalid_constraint",
         400,

@@ -15,6 +15,16 @@ from paraserve.protocol.unserved import UnservedFields
 MAX_STOP_STRINGS = 64
 MAX_STOP_CHARS = 512
 
+MAX_STOP_TOKEN_IDS = 128
+"""vLLM's sampler has as many places (``MAX_NUM_STOP_TOKEN_IDS``), and fails beyond them."""
+MAX_LOGIT_BIAS = 1024
+"""vLLM's sampler has as many places (``MAX_NUM_LOGIT_BIAS_TOKENS``), and fails beyond them."""
+
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Rank = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Port = Annotated[int, Meta(ge=1, le=65535)]
+Room = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Host = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:\[\]-]{1,253}$")]
 Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Bias = Annotated[float, Meta(ge=-100, le=100)]
 
@@ -99,16 +109,16 @@ class SamplingFields(UnservedFields, frozen=True, kw_only=True):
         None
     )
     user: str | None = None
-    priority: int | None = None
+    priority: Int32 | None = None
     lora_path: str | None = None
     cache_salt: Annotated[
         str | None,
         Meta(description="Share cached prompts only with requests of the same salt; refused where the engine cannot."),
     ] = None
-    data_parallel_rank: int | None = None
-    bootstrap_host: str | None = None
-    bootstrap_port: int | None = None
-    bootstrap_room: int | None = None
+    data_parallel_rank: Rank | None = None
+    bootstrap_host: Host | None = None
+    bootstrap_port: Port | None = None
+    bootstrap_room: Room | None = None
 
     @property
     def stop_strings(self) -> tuple[str, ...]:
@@ -166,6 +176,15 @@ def check_token_ids(token_ids: Iterable[int], vocab_size: int, param: str) -> No
         raise field_error(param, f"must be token ids from 0 to {vocab_size - 1}")
 
 
+def stop_ids(token_ids: Iterable[int] | None, vocab_size: int) -> tuple[int, ...]:
+    """``stop_token_ids``, each once. Raises `RequestError`."""
+    ids = tuple(dict.fromkeys(token_ids or ()))
+    check_token_ids(ids, vocab_size, "stop_token_ids")
+    if len(ids) > MAX_STOP_TOKEN_IDS:
+        raise field_error("stop_token_ids", f"at most {MAX_STOP_TOKEN_IDS} different ones")
+    return ids
+
+
 def logit_bias_ids(bias: Mapping[str, float] | None, vocab_size: int) -> dict[int, float]:
     """``logit_bias`` with its keys as token ids. Raises `RequestError` for a key that is no id of the vocabulary."""
     ids = {
@@ -173,4 +192,6 @@ def logit_bias_ids(bias: Mapping[str, float] | None, vocab_size: int) -> dict[in
         for key, value in (bias or {}).items()
     }
     check_token_ids(ids, vocab_size, "logit_bias")
+    if len(ids) > MAX_LOGIT_BIAS:
+        raise field_error("logit_bias", f"at most {MAX_LOGIT_BIAS} token ids")
     return ids

@@ -22,6 +22,7 @@ from uvicorn.server import ServerState
 
 from paraserve.api.direct_body import extension
 from paraserve.api.errors import encode_error
+from paraserve.api.trusted_callers import PEER
 from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError
 from paraserve.serving.connection_limits import LAST, ConnectionLimits, Phase
@@ -198,7 +199,7 @@ class HTTPConnection(asyncio.Protocol):
         scope = scope_of(method, self._url, version, self._headers, self._addresses)
         if self._on_end is not None and scope["path"].rpartition("/")[2] != "health":
             raise no_room()
-        scope["state"] = self._app_state.copy()
+        scope["state"] = {**self._app_state, PEER: self._addresses["client"]}
         exchange = Exchange(
             self,
             scope,

@@ -18,8 +18,15 @@ def check_access(settings: ServerSettings, origins: Mapping[str, str]) -> None:
     """
     if "api_key" in origins and not settings.api_key:
         raise ConfigurationError(f"{origins['api_key']}: holds no key")
-    if any(not key.isascii() or not key.isprintable() or " " in key for key in settings.api_key):
-        raise ConfigurationError(f"{origins['api_key']}: a key is visible ASCII characters without spaces")
+    for name, keys in (("api_key", settings.api_key), ("engine_fields_key", settings.engine_fields_key)):
+        if any(not key.isascii() or not key.isprintable() or " " in key for key in keys):
+            raise ConfigurationError(f"{origins[name]}: a key is visible ASCII characters without spaces")
+    named = settings.engine_fields_from != "nobody" or settings.engine_fields_key
+    if settings.engine_extra_fields and not named:
+        source = origins["engine_extra_fields"]
+        raise ConfigurationError(f"{source}: nobody may send them: --engine-fields-from proxies or anyone says who may")
+    if settings.engine_fields_from == "proxies" and not settings.trusted_proxies:
+        raise ConfigurationError(f"{origins['engine_fields_from']}: has no effect without --trusted-proxies")
     if settings.max_concurrent_requests_per_key and not settings.api_key and settings.api_key_file is None:
         source = origins["max_concurrent_requests_per_key"]
         raise ConfigurationError(f"{source}: has no effect without --api-key or --api-key-file")

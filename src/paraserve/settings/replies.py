@@ -67,7 +67,8 @@ class ReplySettings:
         (),
         group=ENGINE,
         metavar="NAME",
-        help="Fields of a request that go to the engine as they are; repeat it, or separate with commas.",
+        help="Fields of a request that go to the engine as they are, from those whom --engine-fields-from names; "
+        "repeat it, or separate with commas.",
     )
     engine_script: FilePath | None = setting(None, group=ENGINE, help="The replies that the scripted engine replays.")
     parallel: Positive = setting(4, group=ENGINE, help="Sequences that the embedded engine runs at the same time.")

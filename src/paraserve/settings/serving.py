@@ -191,6 +191,21 @@ class ServingSettings:
         help="Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses or networks (10.0.0.0/8); "
         "* is any.",
     )
+    engine_fields_from: Literal["nobody", "proxies", "anyone"] = setting(
+        "nobody",
+        group=ACCESS,
+        help="Who may say where a request runs (data_parallel_rank, bootstrap_*, X-Data-Parallel-Rank, "
+        "X-SMG-Routing-Key) and send the fields of --engine-extra-fields: nobody, the --trusted-proxies, or anyone. "
+        "From others they are a 400.",
+    )
+    engine_fields_key: tuple[str, ...] = setting(
+        (),
+        group=ACCESS,
+        secret=True,
+        metavar="KEY",
+        default_note="none",
+        help="API keys whose bearers may send them, too; repeat it, or separate with commas.",
+    )
     root_path: FilePath = setting(
         "",
         group=ACCESS,
