@@ -204,8 +204,8 @@ def test_text_is_shown_as_it_is(text: str) -> None:
 
 @pytest.mark.parametrize("unit", [b"a" * 255 + b"!", b"data:", b'"', b"\\u002", b"A", b'"api_key":"', b"\\/"])
 def test_what_a_body_costs_the_log_is_bounded(unit: bytes) -> None:
-    """Nothing behind the first megabyte is looked at, and what is looked at, at once (this would not end)."""
-    body, rest = unit * (2**20 // len(unit) + 1), b'"secret": ' * 2**19
+    """Nothing behind the window is looked at, and what is looked at, at once (this would not end)."""
+    body, rest = unit * (2**17 // len(unit) + 1), b'"secret": ' * 2**19
     shown, _, told = shortened(body + rest, 1000).rpartition("(")
     assert len(shown) <= 1003
     assert told == f"{len(body + rest)} bytes in all)"

@@ -20,7 +20,7 @@ from paraserve.observability.metrics import Metrics
 from paraserve.observability.record import RequestRecord
 from paraserve.observability.request_log import RequestLog
 from paraserve.policies.base import RESPONSE_HEADER
-from paraserve.secrets import CREDENTIAL_HEADERS, client_text, presented
+from paraserve.secrets import CREDENTIAL_HEADERS, Presented, client_text, presented
 
 REQUEST_ID_HEADER = "x-request-id"
 OTHER_ENDPOINT = "other"
@@ -52,7 +52,8 @@ class Observed:
             await self._app(scope, receive, send)
             return
         # Never reset: each request has a context of its own.
-        presented.set([value.decode("latin-1") for name, value in scope["headers"] if name in CREDENTIAL_HEADERS])
+        carried = [value.decode("latin-1") for name, value in scope["headers"] if name in CREDENTIAL_HEADERS]
+        presented.set(Presented(carried))
         record = RequestRecord(_id_of(scope), scope["method"], self._endpoint(scope), scope["path"])
         scope.setdefault("state", {})["record"] = record
         request_id.set(record.id)

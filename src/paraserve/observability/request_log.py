@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Mapping
+from itertools import islice
 from typing import Any, Literal
 
 import msgspec
@@ -24,10 +25,12 @@ log = logging.getLogger("paraserve.requests")
 CONTENT_FIELDS = frozenset({"messages", "prompt", "tools", "functions", "documents", "tokens", "input"})
 """Fields of a request that are what it says and not how it is to be answered."""
 
-_WINDOW = 2**20
-"""Characters of a body that are looked at."""
+_WINDOW = 2**17
+"""Characters of a body that are looked at, and so the most that is shown."""
 _PARAMETER = 200
 """Characters shown of one parameter."""
+_MOST_PARAMETERS = 100
+"""Fields of a body that are shown: no request of any client has as many."""
 _DATA_URL = re.compile(r'(data:[\w.+/-]{1,100}[;,])[^"\s]{64,}')
 _BASE64 = re.compile(r"(?<![\w+/=-])(?:[A-Za-z0-9+/=_-]|\\/|\\u00(?:2[bBfFdD]|3[dD])){256,}+")
 """Base64 as JSON writers spell it: some escape the slash, the plus and the equals sign."""
@@ -48,7 +51,7 @@ def shortened(body: bytes | bytearray, size: int) -> str:
 
 
 def _shown(body: bytes | bytearray) -> str:
-    text = client_text(body[:_WINDOW].decode("utf-8", "replace"))
+    text = client_text(body[:_WINDOW].decode("utf-8", "replace"), _WINDOW)
     text = _DATA_URL.sub(lambda match: f"{match[1]}...({len(match[0])} characters)", text)
     text = _BASE64.sub(lambda match: f"{match[0][:16]}...({len(match[0])} characters)", text)
     return _CREDENTIAL.sub(rf"\1{REDACTED}", text)
@@ -62,7 +65,7 @@ def parameters(body: bytes) -> dict[str, Any]:
         return {}
     return {
         client_text(name)[:_PARAMETER]: _items(raw) if name in CONTENT_FIELDS else _parameter(name, bytes(raw))
-        for name, raw in fields.items()
+        for name, raw in islice(fields.items(), _MOST_PARAMETERS)
     }
 
 

@@ -1,4 +1,4 @@
-"""``GET /v1/models``."""
+"""A model's name in a request, and ``GET /v1/models``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
+
+ModelName = Annotated[str, Meta(max_length=1024, description="A served name; may be left out.")]
+"""No model has a longer one, and it is looked at and shown in many places."""
 
 
 class ModelCard(msgspec.Struct, frozen=True, kw_only=True):

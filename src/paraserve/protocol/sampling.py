@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError, field_error
+from paraserve.protocol.models import ModelName
 from paraserve.protocol.unserved import UnservedFields
 
 MAX_STOP_STRINGS = 64
@@ -65,7 +66,7 @@ class ResponseFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
 class SamplingFields(UnservedFields, frozen=True, kw_only=True):
     """``None`` is unset everywhere; a value that was sent, 0 and 1.0 included, is set."""
 
-    model: Annotated[str | None, Meta(description="A served name; may be left out.")] = None
+    model: ModelName | None = None
     temperature: Annotated[
         Annotated[float, Meta(ge=0, le=2)] | None,
         Meta(description="0 is greedy. Unset: the model's generation_config, else 1."),

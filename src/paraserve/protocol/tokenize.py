@@ -12,6 +12,7 @@ from paraserve.protocol.chat import ChatCompletionRequest, check_chat
 from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import field_error
 from paraserve.protocol.messages import Message
+from paraserve.protocol.models import ModelName
 
 TokenId = Annotated[int, Meta(ge=0)]
 
@@ -39,7 +40,7 @@ class TokenizeResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 class DetokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
     tokens: list[TokenId]
-    model: Annotated[str | None, Meta(description="A served name; may be left out.")] = None
+    model: ModelName | None = None
     skip_special_tokens: Annotated[bool, Meta(description="false shows special tokens in the text.")] = False
 
 
