@@ -178,4 +178,5 @@ def _chat_prompt(settings: ServerSettings, checkpoint: Checkpoint, format: Forma
         ),
         markers=StartMarkers.of(format),
         media=info.media,
+        ids=format.ids,
     )

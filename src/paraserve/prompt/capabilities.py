@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from paraserve.prompt import probes
-from paraserve.prompt.probes import CallText, Prober
+from paraserve.prompt.probes import CallText, Prober, ResultOrder, UserBehindResults
 from paraserve.prompt.template import ChatTemplate
 
 EFFORTS = ("none", "no_think", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -77,6 +77,17 @@ class TemplateCapabilities:
     neither."""
     parallel: Literal["native", "split", "none"] = "native"
     """Several calls in a message: rendered, rendered as one message a call, or not at all."""
+    result_order: ResultOrder = "named"
+    """Of the results of parallel calls: the prompt says which call each answers; or the template sorts them; or each is
+    read as the next call's, in the order in which they were sent."""
+    late_results: bool = True
+    """A result that does not stand right behind its call is in the prompt."""
+    user_behind_results: UserBehindResults = "direct"
+    """A user's message may follow tool results: as it is, or behind an assistant's turn with this content."""
+    user_behind_user: bool = True
+    """Two users' messages may stand side by side."""
+    empty_turns: bool = True
+    """An assistant's turn in which nothing is said may stand in the history."""
     short_ids: bool = False
     """Tool call ids must be nine letters or digits."""
     reasoning_fields: frozenset[str] = frozenset(REASONING_FIELDS)
@@ -97,7 +108,7 @@ class TemplateCapabilities:
 
 
 def probe_template(template: ChatTemplate, special_tokens: Mapping[str, str]) -> TemplateCapabilities:
-    """Learn a template: some ninety renders of a few lines each."""
+    """Learn a template: some hundred renders of a few lines each."""
     prober = Prober(template, special_tokens)
     variables = tuple(sorted(_settable(template)))
     if not prober.render([probes.user(probes.USER)]):
@@ -109,6 +120,7 @@ def probe_template(template: ChatTemplate, special_tokens: Mapping[str, str]) ->
         **_system_facts(prober, template.source),
         **_switch_facts(prober, template),
         **_reasoning_facts(prober),
+        **_turn_facts(prober),
         content_lead=prober.content_lead(),
         lists=_list_roles(prober),
         media=_media_forms(prober),
@@ -148,8 +160,19 @@ def _call_facts(prober: Prober) -> dict[str, Any]:
         "arguments": frozenset(shape.arguments for shape in working if shape.call_id == call_id),
         "call_contents": frozenset(contents),
         "call_text": prober.call_text(),
+        "result_order": prober.result_order(),
+        "late_results": prober.late_results(),
+        "user_behind_results": prober.user_behind_results(),
         "short_ids": call_id == probes.SHORT_IDS[0],
         "parallel": prober.parallel(),
+    }
+
+
+def _turn_facts(prober: Prober) -> dict[str, Any]:
+    asked, next_one = probes.user(probes.USER), probes.user(probes.NEXT)
+    return {
+        "user_behind_user": probes.shows(prober.render([asked, next_one]), probes.USER, probes.NEXT),
+        "empty_turns": probes.shows(prober.render([asked, probes.assistant(""), next_one]), probes.USER, probes.NEXT),
     }
 
 

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from paraserve.engines.base import MediaItem
+from paraserve.formats.spec import IdStyle
 from paraserve.formats.types import ReplyStart
 from paraserve.prompt.capabilities import TemplateCapabilities, probe_template
 from paraserve.prompt.errors import PromptError
@@ -30,6 +31,7 @@ from paraserve.prompt.state import StartMarkers, reply_start
 from paraserve.prompt.template import ChatTemplate
 from paraserve.prompt.thinking import nearest_effort, resolve_kwargs, thinking_modes
 from paraserve.prompt.tool_declarations import declare_tools
+from paraserve.prompt.tool_results import result_order
 from paraserve.protocol.chat import ChatCompletionRequest
 from paraserve.protocol.error_codes import ErrorCode
 from paraserve.tokenizers.checkpoint import DEFAULT_TEMPLATE, TOOL_TEMPLATE, Checkpoint
@@ -57,7 +59,7 @@ class PromptSettings:
     """Defaults; a request's own kwargs win."""
     normalization: Literal["auto", "off"] = "auto"
     """``off``: messages reach the template as the client sent them, after validation."""
-    lenient_arguments: bool = False
+    lenient_arguments: bool = True
     """Call arguments in the history that are no JSON object go through instead of being refused."""
     ignored_tools: Literal["allow", "refuse"] = "allow"
     """What happens to declared tools that the template does not put into the prompt."""
@@ -89,6 +91,7 @@ class ChatPrompt:
         settings: PromptSettings | None = None,
         markers: StartMarkers | None = None,
         media: frozenset[str] = frozenset(),
+        ids: IdStyle = "generic",
         workers: int | None = None,
     ) -> None:
         """
@@ -97,6 +100,7 @@ class ChatPrompt:
             settings: the operator's.
             markers: what of the model's format says where a reply starts.
             media: kinds of media that the engine takes.
+            ids: how the model spells the ids of its calls.
             workers: threads for prompts that are not small; by default as the machine has cores, at most 4.
         """
         self._checkpoint = checkpoint
@@ -111,7 +115,7 @@ class ChatPrompt:
         for name, takes in self.capabilities.items():
             _report(name, takes)
         self._adapters = {
-            name: HistoryAdapter(takes, lenient_arguments=self._settings.lenient_arguments)
+            name: HistoryAdapter(takes, lenient_arguments=self._settings.lenient_arguments, ids=ids)
             for name, takes in self.capabilities.items()
         }
         threads = workers or min(MAX_WORKERS, os.cpu_count() or 1)
@@ -164,11 +168,11 @@ class ChatPrompt:
             self._tools_not_shown(notes)
         media = collect_media(request.messages, self._media)
         if self._settings.normalization == "auto":
-            messages, adapted = self._adapters[name].adapt(messages)
+            messages, adapted = self._adapters[name].adapt(messages, keep_last=bool(request.continue_final_message))
             notes.update(dict.fromkeys(adapted))
             tools = declare_tools(tools, takes, notes) if tools else None
-            # Adapting may have moved tool results: media come in the order of the prompt.
-            media = collect_media(messages, self._media) if media else ()
+        if media:
+            media = collect_media(_as_shown(messages, takes), self._media)
         given = _allowed(request.chat_template_kwargs or {})
         kwargs = resolve_kwargs(self._settings.template_kwargs, given, request.reasoning_effort, takes)
         if kwargs.effort_unused:
@@ -245,6 +249,13 @@ class ChatPrompt:
             return continue_final(messages, render, self._markers, modes)
         text = render(messages, request.add_generation_prompt is not False)
         return ContinuedPrompt(text, "", reply_start(text, self._markers))
+
+
+def _as_shown(messages: Sequence[Mapping[str, Any]], takes: TemplateCapabilities) -> Sequence[Mapping[str, Any]]:
+    """The messages in the order in which the template shows them: media come in the order of the prompt."""
+    if takes.result_order != "sorted":
+        return messages
+    return [messages[place] for place in result_order(messages, gather=False, sort=True, notes={})]
 
 
 def _allowed(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -8,17 +8,19 @@ template takes goes through as the client sent it (only keys that say nothing ar
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from paraserve.formats.spec import IdStyle
+from paraserve.prompt.call_ids import restore_ids, shorten_ids
 from paraserve.prompt.capabilities import TemplateCapabilities
 from paraserve.prompt.errors import PromptError
 from paraserve.prompt.instructions import place_instructions
-from paraserve.prompt.parts import joined_text, media_kind, part_text
+from paraserve.prompt.parts import joined_text, media_kind, part_text, thought_text
 from paraserve.prompt.template import tojson
+from paraserve.prompt.tool_results import result_order
+from paraserve.prompt.turns import place_turns
 from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.messages import THINKING_TYPE
 
@@ -29,39 +31,67 @@ Notes = dict[str, None]
 SILENT_KEYS = frozenset({"cache_control"})
 """Keys that steer a server and say nothing to a model."""
 
-CALL_ID = re.compile(r"[A-Za-z0-9]{9}")
 REASONING_JOINER = "\n\n"
 
 
 class HistoryAdapter:
     """For one template."""
 
-    def __init__(self, capabilities: TemplateCapabilities, *, lenient_arguments: bool = False) -> None:
+    def __init__(
+        self, capabilities: TemplateCapabilities, *, lenient_arguments: bool = True, ids: IdStyle = "generic"
+    ) -> None:
         """
         Args:
             capabilities: what the template takes.
             lenient_arguments: call arguments in the history that are no JSON object reach the template as they are
                 (as ``{"arguments": "…"}`` where it takes only objects) instead of being refused.
+            ids: how the model spells the ids of its calls.
         """
         self._takes = capabilities
         self._lenient = lenient_arguments
+        self._ids = ids
 
-    def adapt(self, messages: Sequence[Mapping[str, Any]]) -> tuple[list[Message], tuple[str, ...]]:
+    def adapt(
+        self, messages: Sequence[Mapping[str, Any]], *, keep_last: bool = False
+    ) -> tuple[list[Message], tuple[str, ...]]:
         """The messages for the template, and the names of what was changed.
+
+        Args:
+            keep_last: the last message is one to go on with: it stays, also where nothing is in it.
 
         Raises:
             PromptError: a message says something that the template has no place for.
         """
         notes: Notes = {}
-        adapted = [self._message(message, f"messages[{place}]", notes) for place, message in enumerate(messages)]
+        adapted = self._messages(messages, notes)
         adapted = place_instructions(adapted, self._takes, notes)
+        adapted = place_turns(adapted, self._takes, notes, keep_last=keep_last)
         adapted = self._separate_text(adapted, notes)
         adapted = self._separate_calls(adapted, notes)
+        if self._ids == "counted":
+            restore_ids(adapted, notes)
         if self._takes.short_ids:
-            _shorten_ids(adapted, notes)
+            shorten_ids(adapted, notes)
         return adapted, tuple(notes)
 
-    def _message(self, message: Mapping[str, Any], path: str, notes: Notes) -> Message:
+    def _messages(self, messages: Sequence[Mapping[str, Any]], notes: Notes) -> list[Message]:
+        """Each as the template takes it, results behind their calls. What the template shows in no result but in a
+        user's message, like an image, follows the results in one."""
+        takes = self._takes
+        sort = takes.result_order != "named"
+        adapted: list[Message] = []
+        carried: list[dict[str, Any]] = []
+        for place in result_order(messages, gather=not takes.late_results, sort=sort, notes=notes):
+            if carried and messages[place]["role"] != "tool":
+                adapted.append({"role": "user", "content": carried})
+                carried = []
+            adapted.append(self._message(messages[place], f"messages[{place}]", notes, carried))
+        if carried:
+            adapted.append({"role": "user", "content": carried})
+        return adapted
+
+    def _message(self, message: Mapping[str, Any], path: str, notes: Notes, carried: list[dict[str, Any]]) -> Message:
+        """``carried``: takes the parts that have no place in this message."""
         # One copy of the top level: everything below may set keys of it, and nothing of the client's.
         copy = {key: value for key, value in message.items() if value is not None and key not in SILENT_KEYS}
         if message.get("content") is None and "content" in message:
@@ -71,6 +101,8 @@ class HistoryAdapter:
         role = copy["role"]
         place = "call" if "tool_calls" in copy else role
         if isinstance(copy.get("content"), list):
+            if role == "tool":
+                copy["content"] = self._without_carried(copy["content"], path, notes, carried)
             copy["content"] = self._parts(copy, place, path, notes)
         if role == "assistant":
             self._assistant(copy, path, notes)
@@ -111,6 +143,18 @@ class HistoryAdapter:
         if wanted != "missing":
             message["content"] = "" if wanted == "empty" else None
 
+    def _without_carried(self, parts: list[Any], path: str, notes: Notes, carried: list[dict[str, Any]]) -> list[Any]:
+        """The parts of a result without the media that the template shows only in a user's message."""
+        kept = []
+        for number, part in enumerate(parts):
+            kind = media_kind(part)
+            if kind and f"tool.{kind}" not in self._takes.media and f"user.{kind}" in self._takes.media:
+                notes["result_media_to_user"] = None
+                carried.append(self._part(part, "user", f"{path}.content[{number}]", notes))
+            else:
+                kept.append(part)
+        return kept
+
     def _parts(self, message: Message, place: str, path: str, notes: Notes) -> Any:
         """Content parts as a list that the template takes, or as one text."""
         role = message["role"]
@@ -118,8 +162,8 @@ class HistoryAdapter:
             self._part(part, role, f"{path}.content[{number}]", notes) for number, part in enumerate(message["content"])
         ]
         if role == "assistant" and "part" not in self._takes.reasoning_fields:
-            thoughts = [part[THINKING_TYPE] for part in parts if part.get("type") == THINKING_TYPE]
-            parts = [part for part in parts if part.get("type") != THINKING_TYPE]
+            thoughts = [thought for part in parts if (thought := thought_text(part)) is not None]
+            parts = [part for part in parts if thought_text(part) is None]
             if thoughts and not message.get("reasoning_content"):
                 message["reasoning_content"] = REASONING_JOINER.join(thoughts)
                 notes["reasoning_parts"] = None
@@ -143,7 +187,7 @@ class HistoryAdapter:
         if kind is None:
             if role != "assistant":
                 raise PromptError(f"{path}.type: a {part['type']} part belongs to the assistant", f"{path}.type")
-            return dict(part)
+            return {"type": THINKING_TYPE, THINKING_TYPE: thought_text(part)}
         wanted = self._takes.media.get(f"{role}.{kind}")
         if wanted is None:
             message = f"{path}: this model's chat template takes no {kind} in a {role} message"
@@ -184,7 +228,7 @@ class HistoryAdapter:
         """Arguments as an object or as JSON text, whichever the template takes; as they are where it takes both."""
         forms = self._takes.arguments
         text = isinstance(value, str)
-        if value is None or (text and not value.strip()):
+        if value is None or (text and value.strip() in ("", "null")):
             notes["empty_arguments"] = None
             return {} if "object" in forms else "{}"
         try:
@@ -194,7 +238,9 @@ class HistoryAdapter:
         except (ValueError, RecursionError) as error:
             if self._lenient:
                 notes["invalid_arguments"] = None
-                return value if text and "string" in forms else {"arguments": value}
+                if text and "string" in forms:
+                    return value
+                return {"arguments": value} if "object" in forms else tojson({"arguments": value})
             raise PromptError(f"{path}: the arguments of a tool call must be a JSON object", path) from error
         if ("string" if text else "object") in forms:
             return value
@@ -279,19 +325,3 @@ def _no_place(path: str, what: str) -> PromptError:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
-
-
-def _shorten_ids(messages: list[Message], notes: Notes) -> None:
-    """Ids of nine letters and digits for templates that raise on others: the same id for a call and its result."""
-    for message in messages:
-        if "tool_calls" in message:
-            message["tool_calls"] = [{**call, "id": short_id(call["id"], notes)} for call in message["tool_calls"]]
-        if message["role"] == "tool":
-            message["tool_call_id"] = short_id(message["tool_call_id"], notes)
-
-
-def short_id(call_id: str, notes: Notes) -> str:
-    if CALL_ID.fullmatch(call_id):
-        return call_id
-    notes["short_ids"] = None
-    return hashlib.sha256(call_id.encode()).hexdigest()[:9]

@@ -1,6 +1,7 @@
 """Content parts: what a part of a message's content holds, whichever of its usual spellings a client used.
 
-Never knows templates. One invariant: a part is either text, or media of one kind; others were refused by name.
+Never knows templates. One invariant: a part is either text, or
+a thought, or media of one kind; others were refused by name.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paraserve.protocol.messages import MEDIA_TYPES, TEXT_FIELDS, MediaKind
+from paraserve.protocol.messages import MEDIA_TYPES, TEXT_FIELDS, THOUGHT_FIELDS, MediaKind
 
 Part = Mapping[str, Any]
 
@@ -22,6 +23,13 @@ def part_text(part: Part) -> str | None:
     field = TEXT_FIELDS.get(part.get("type", "text"))
     text = part.get(field) if field else None
     return text if isinstance(text, str) else None
+
+
+def thought_text(part: Part) -> str | None:
+    """The text of a part that holds reasoning, None for a part of another kind."""
+    fields = THOUGHT_FIELDS.get(part.get("type", ""), ())
+    value = next((part[field] for field in fields if part.get(field) is not None), None)
+    return joined_text(value) if isinstance(value, list) else value
 
 
 def media_kind(part: Part) -> MediaKind | None:

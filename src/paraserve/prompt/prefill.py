@@ -13,10 +13,9 @@ from typing import Any, Protocol
 from paraserve.formats.types import ReplyStart
 from paraserve.prompt.capabilities import REASONING_FIELDS
 from paraserve.prompt.errors import PromptError
-from paraserve.prompt.parts import joined_text
+from paraserve.prompt.parts import joined_text, thought_text
 from paraserve.prompt.state import StartMarkers, reply_start
 from paraserve.prompt.thinking import ThinkingModes
-from paraserve.protocol.messages import THINKING_TYPE
 
 Message = Mapping[str, Any]
 
@@ -91,7 +90,7 @@ def _thought(message: Message, text: str, markers: StartMarkers) -> _Thought | N
     given = message.get("reasoning_content")
     parts = message.get("content")
     if not given and isinstance(parts, list):
-        given = "".join(part[THINKING_TYPE] for part in parts if part.get("type") == THINKING_TYPE)
+        given = "".join(thought for part in parts if (thought := thought_text(part)) is not None)
     for opening, closing in markers.reasoning:
         opening, closing = opening.strip(), closing.strip()
         if isinstance(given, str) and given:

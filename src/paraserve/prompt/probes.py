@@ -26,7 +26,11 @@ SPECIAL_TOKEN_VARIABLES = ("bos_token", "eos_token", "unk_token", "sep_token", "
 
 Message = dict[str, Any]
 Content = Literal["empty", "null", "missing", "text"]
+EMPTY_TURNS: Mapping[str, Any] = {"empty_text": "", "empty_part": [{"type": "text", "text": ""}]}
+"""Contents of an assistant's turn in which nothing is said, by name."""
 CallText = Literal["shown", "shown_last", "split", "split_later", "split_last", "dropped"]
+ResultOrder = Literal["sent", "named", "sorted"]
+UserBehindResults = Literal["direct", "empty_text", "empty_part", "none"]
 
 
 def _tool(name: str) -> dict[str, Any]:
@@ -161,6 +165,49 @@ class Prober:
         apart = [user(USER), shape.message(calls[0]), results[0], shape.message(calls[1]), results[1]]
         shown = shows(self.render(apart, tools=TOOLS), VALUE, RESULT, SECOND_VALUE, SECOND_RESULT)
         return "split" if shown else "none"
+
+    def _two_calls(self) -> tuple[list[Message], Message, Message]:
+        """A question with two calls of one function, and their results."""
+        shape = self.shape or CallShape("object", "empty", SHORT_IDS[0])
+        first, second = self._ids()
+        calls = [shape.call(NAME, VALUE, first), shape.call(NAME, SECOND_VALUE, second)]
+        return (
+            [user(USER), shape.message(*calls)],
+            tool_result(first, RESULT),
+            tool_result(second, SECOND_RESULT),
+        )
+
+    def result_order(self) -> ResultOrder:
+        """Whether the prompt tells apart which of two calls of one function a result answers."""
+        asked, first, second = self._two_calls()
+        swapped = [{**first, "content": SECOND_RESULT}, {**second, "content": RESULT}]
+        rendered = self.render([*asked, first, second], TOOLS)
+        if rendered == self.render([*asked, second, first], TOOLS):
+            return "sorted"
+        return "sent" if rendered == self.render([*asked, *reversed(swapped)], TOOLS) else "named"
+
+    def late_results(self) -> bool:
+        """A result is still there when another message stands between it and its call, or between two results."""
+        asked, first, second = self._two_calls()
+        question, call, result = self.tool_turn()
+        return all(
+            shows(self.render(messages, TOOLS), *wanted)
+            for between in (user(LATE), assistant(LATE))
+            for messages, wanted in (
+                ([question, call, between, result], (LATE, RESULT)),
+                ([*asked, first, between, second], (RESULT, LATE, SECOND_RESULT)),
+            )
+        )
+
+    def user_behind_results(self) -> UserBehindResults:
+        turn = self.tool_turn()
+        if shows(self.render([*turn, user(NEXT)], TOOLS), RESULT, NEXT):
+            return "direct"
+        for name in ("empty_text", "empty_part"):
+            between = assistant(EMPTY_TURNS[name])
+            if shows(self.render([*turn, between, user(NEXT)], TOOLS), RESULT, NEXT):
+                return name
+        return "none"
 
     def call_text(self) -> CallText:
         """How text beside tool calls survives two rounds of calls, with an answer and another turn after them."""

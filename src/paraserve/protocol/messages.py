@@ -102,6 +102,9 @@ MEDIA_TYPES: Mapping[str, MediaKind] = {
 THINKING_TYPE = "thinking"
 """A part that holds reasoning, in templates that take it so."""
 
+THOUGHT_FIELDS: Mapping[str, tuple[str, ...]] = {THINKING_TYPE: (THINKING_TYPE,), "reasoning": ("text", "reasoning")}
+"""Part types that hold reasoning, and the field they hold it in: a text, or a list of text parts (Mistral's chunks)."""
+
 _URL_PARTS = ("image_url", "video_url", "audio_url")
 _PART_FIELDS = ("text", *_URL_PARTS)
 """A part of one of these types carries its value in the field of the same name."""
@@ -163,12 +166,21 @@ def _check_part(part: Part, path: str) -> None:
     if kind in _PART_FIELDS:
         if kind not in part:
             raise field_error(f"{path}.{kind}", "field required", ErrorCode.MISSING_REQUIRED_PARAMETER)
-    elif kind in TEXT_FIELDS or kind == THINKING_TYPE:
-        field = TEXT_FIELDS.get(kind, THINKING_TYPE)
-        if not isinstance(part.get(field), str):
-            raise field_error(f"{path}.{field}", f"a {kind} part needs a string")
+    elif kind in TEXT_FIELDS:
+        if not isinstance(part.get(TEXT_FIELDS[kind]), str):
+            raise field_error(f"{path}.{TEXT_FIELDS[kind]}", f"a {kind} part needs a string")
+    elif kind in THOUGHT_FIELDS:
+        field = next((name for name in THOUGHT_FIELDS[kind] if part.get(name) is not None), THOUGHT_FIELDS[kind][0])
+        if not _is_thought(part.get(field)):
+            raise field_error(f"{path}.{field}", f"a {kind} part needs a string, or a list of text parts")
     elif kind not in MEDIA_TYPES:
         raise field_error(f"{path}.type", "parts of this type are not supported")
+
+
+def _is_thought(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in value)
+    return isinstance(value, str)
 
 
 def _repair(message: Message) -> Message:

@@ -119,7 +119,7 @@ class ReplySettings:
         "content, arguments as objects), or hand them over as they came.",
     )
     history_arguments: Literal["strict", "lenient"] = setting(
-        "strict",
+        "lenient",
         group=FORMATS,
         help="What arguments of calls in the history are that are no JSON object: a 400, or handed on as they came.",
     )
