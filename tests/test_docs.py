@@ -18,33 +18,41 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 
-ERRORS = {"RequestError": None, "EngineError": 1, "PromptError": 2}
-"""What is raised with a code, and the code's place among what has no name."""
-
-SPELLED_OUT = {"chat", "engine", "refusals", "remote"}
-"""Modules that other hands hold today: their codes are words of the table, not yet its names."""
+ERRORS = {"RequestError": ("message",), "EngineError": ("status", "code"), "PromptError": ("message", "param", "code")}
+"""What is raised with a code, and the names of what it is given without one."""
 
 
-def codes_in_source() -> Iterator[tuple[str, ast.expr]]:
-    """The module and the expression of every code that an error is made with."""
+def errors_in_source() -> Iterator[tuple[str, dict[str, ast.expr]]]:
+    """Where an error is made, and what it is given."""
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
-            name = getattr(node.func, "id", None) if isinstance(node, ast.Call) else None
+            name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
             if isinstance(node, ast.Call) and name in ERRORS:
-                yield from ((path.stem, keyword.value) for keyword in node.keywords if keyword.arg == "code")
-                yield from ((path.stem, code) for at, code in enumerate(node.args) if at == ERRORS[name])
+                given = dict(zip(ERRORS[name], node.args, strict=False))
+                yield (
+                    f"{path.stem}:{node.lineno}",
+                    given | {str(keyword.arg): keyword.value for keyword in node.keywords},
+                )
 
 
-def test_a_code_is_a_name_of_the_table() -> None:
-    literals = [(module, code.value) for module, code in codes_in_source() if isinstance(code, ast.Constant)]
-    assert {code for _, code in literals} - set(ErrorCode) == set(), "codes outside the table"
-    assert {module for module, _ in literals} - SPELLED_OUT == set(), "a word where a name belongs"
+def test_a_code_is_a_name_of_the_table_and_never_a_word() -> None:
+    assert [where for where, given in errors_in_source() if isinstance(given.get("code"), ast.Constant)] == []
+
+
+def test_a_code_comes_with_a_status_of_its_row() -> None:
+    found = [
+        (where, ErrorCode[code.attr], status.value)
+        for where, given in errors_in_source()
+        if isinstance(code := given.get("code"), ast.Attribute) and isinstance(code.value, ast.Name)
+        if code.value.id == "ErrorCode" and isinstance(status := given.get("status", ast.Constant(400)), ast.Constant)
+    ]
+    assert len(found) > 50
+    assert [(where, code, status) for where, code, status in found if status not in code.statuses] == []
 
 
 def test_every_code_of_the_table_is_raised() -> None:
     text = "".join(path.read_text() for path in SOURCES if path.name != "error_codes.py")
-    unused = [code for code in ErrorCode if f"ErrorCode.{code.name}" not in text and f'"{code}"' not in text]
-    assert unused == []
+    assert [code for code in ErrorCode if f"ErrorCode.{code.name}" not in text] == []
 
 
 def test_the_page_of_errors_has_the_table() -> None:

@@ -77,7 +77,7 @@ async def _one_token(deployment: Deployment) -> None:
     async for chunk in deployment.engine.generate(probe):
         if chunk.finish is not None:
             return
-    raise EngineError(503, ErrorCode.ENGINE_ERROR, "The engine ended without a token.")
+    raise EngineError(502, ErrorCode.ENGINE_ERROR, "The engine ended without a token.")
 
 
 async def metrics(request: Request) -> Response:

@@ -23,13 +23,14 @@ from paraserve.engines.base import (
     EngineRequest,
     EngineStartError,
 )
+from paraserve.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
 
 _FAILURES_IN_A_ROW = 3
 """Failures other than "not there" that put an engine aside: one alone may be the request's doing."""
 
-_TURNED_AWAY = frozenset({"engine_unreachable", "engine_overloaded"})
+_TURNED_AWAY = frozenset({ErrorCode.ENGINE_UNREACHABLE, ErrorCode.ENGINE_OVERLOADED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +131,9 @@ class BalancedEngine:
         return min(well or left, key=lambda member: member.in_flight)
 
     def _judge(self, member: _Member, error: EngineError) -> None:
-        if error.code == "engine_unreachable":
+        if error.code == ErrorCode.ENGINE_UNREACHABLE:
             self._put_aside(member, error.message)
-        elif error.status >= 500 and error.code != "engine_overloaded":
+        elif error.status >= 500 and error.code != ErrorCode.ENGINE_OVERLOADED:
             member.failures += 1
             if member.failures >= _FAILURES_IN_A_ROW:
                 self._put_aside(member, error.message)

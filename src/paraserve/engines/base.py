@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.start_error import StartError
 
 ConstraintKind = Literal["json_schema", "json_object", "regex", "ebnf", "lark", "structural_tag"]
@@ -175,12 +176,12 @@ class EngineError(Exception):
 
     Args:
         status: 400 to 499 for a request that the engine refuses, 502/503/504 for its own failures.
-        code: a word for ``error.code`` (``engine_error``, ``engine_unreachable``, ``engine_timeout``, …).
+        code: what ``error.code`` will be.
         message: safe to show to a client: no path, no repr, no stack.
         param: the field of the client's request that is to blame, where known.
     """
 
-    def __init__(self, status: int, code: str, message: str, *, param: str | None = None) -> None:
+    def __init__(self, status: int, code: ErrorCode, message: str, *, param: str | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.code = code

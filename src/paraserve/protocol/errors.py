@@ -46,7 +46,7 @@ class RequestError(Exception):
         message: for the client, complete and safe to show.
         status: HTTP status, 4xx or 5xx.
         param: the field that is to blame, as the client would write it (``messages[0].content``).
-        code: a stable word that a client can branch on.
+        code: a stable word that a client can branch on, of the table.
         headers: further response headers (``Retry-After``, ``Allow``).
     """
 
@@ -56,7 +56,7 @@ class RequestError(Exception):
         *,
         status: int = 400,
         param: str | None = None,
-        code: str | None = None,
+        code: ErrorCode | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)

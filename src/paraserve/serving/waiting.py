@@ -15,9 +15,7 @@ from starlette.types import Receive, Scope, Send
 from paraserve.api.errors import encode_error
 from paraserve.deployment import Deployment
 from paraserve.protocol.error_codes import ErrorCode
-from paraserve.protocol.errors import RequestError
-
-RETRY_AFTER_SECONDS = 2
+from paraserve.protocol.errors import RequestError, retry_after
 
 Serve = Callable[[list[socket.socket]], Awaitable[None]]
 
@@ -25,8 +23,7 @@ Serve = Callable[[list[socket.socket]], Awaitable[None]]
 async def not_ready(scope: Scope, receive: Receive, send: Send) -> None:
     """The application of that time."""
     error = RequestError("The engine is not there yet.", status=503, code=ErrorCode.ENGINE_UNHEALTHY)
-    headers = {"retry-after": str(RETRY_AFTER_SECONDS)}
-    await Response(encode_error(error), error.status, headers, "application/json")(scope, receive, send)
+    await Response(encode_error(error), error.status, retry_after(2), "application/json")(scope, receive, send)
 
 
 async def deployed_while_listening(

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from paraserve.engines.base import Constraint, EngineError
+from paraserve.protocol.error_codes import ErrorCode
 
 _MAX_MESSAGE = 300
 
@@ -92,23 +93,23 @@ def refusal(status: int, message: str, constraint: Constraint | None = None) -> 
         constraint: what the request was to obey: a bad one is the commonest reason of a 400.
     """
     if status in (408, 504):
-        return EngineError(504, "engine_timeout", "The engine did not answer in time.")
+        return EngineError(504, ErrorCode.ENGINE_TIMEOUT, "The engine did not answer in time.")
     if status == _ABORTED:
-        return EngineError(502, "engine_aborted", "The engine aborted the generation.")
+        return EngineError(502, ErrorCode.ENGINE_ABORTED, "The engine aborted the generation.")
     if status == 429 or status == 503:
-        return EngineError(status, "engine_overloaded", "The engine cannot take the request now.")
+        return EngineError(status, ErrorCode.ENGINE_OVERLOADED, "The engine cannot take the request now.")
     if status in _OUR_FAULT or not 400 <= status < 500:
-        return EngineError(502, "engine_error", f"The engine failed ({status}).")
+        return EngineError(502, ErrorCode.ENGINE_ERROR, f"The engine failed ({status}).")
     status = 400 if status == 422 else status
     said = safe(message)
     if constraint is not None and _CONSTRAINT.search(message):
         return EngineError(
-            status, "invalid_constraint", f"The engine refused the constraint: {said}", param=constraint.param
+            status, ErrorCode.INVALID_CONSTRAINT, f"The engine refused the constraint: {said}", param=constraint.param
         )
     if _CONTEXT.search(message):
-        return EngineError(status, "context_length_exceeded", said)
+        return EngineError(status, ErrorCode.CONTEXT_LENGTH_EXCEEDED, said)
     field = next((ours for theirs, ours in _FIELDS.items() if re.search(rf"\b{theirs}", message)), None)
-    return EngineError(status, "invalid_value", f"The engine refused the request: {said}", param=field)
+    return EngineError(status, ErrorCode.INVALID_VALUE, f"The engine refused the request: {said}", param=field)
 
 
 def safe(message: str) -> str:

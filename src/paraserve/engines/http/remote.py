@@ -223,36 +223,38 @@ def check_request(request: EngineRequest, info: EngineInfo) -> None:
     """Refuse what the engine cannot do, before it is asked (some engines do not survive the question)."""
     ids = request.token_ids
     if not ids:
-        raise EngineError(400, "invalid_value", "The prompt is empty.", param="prompt")
+        raise EngineError(400, ErrorCode.INVALID_VALUE, "The prompt is empty.", param="prompt")
     if min(ids) < 0 or max(ids) >= info.vocab_size:
         message = f"The prompt holds a token id outside of the vocabulary (0 to {info.vocab_size - 1})."
-        raise EngineError(400, "invalid_value", message, param="prompt")
+        raise EngineError(400, ErrorCode.INVALID_VALUE, message, param="prompt")
     for field, used in (
         ("logit_bias", request.sampling.logit_bias),
         ("stop_token_ids", request.sampling.stop_token_ids),
     ):
         if used and (min(used) < 0 or max(used) >= info.vocab_size):
             message = f"{field} holds a token id outside of the vocabulary (0 to {info.vocab_size - 1})."
-            raise EngineError(400, "invalid_value", message, param=field)
+            raise EngineError(400, ErrorCode.INVALID_VALUE, message, param=field)
     if request.sampling.logit_bias and not info.logit_bias:
         message = "A bias would not reach the engine: what stands in front of it leaves the field out."
-        raise EngineError(400, "unsupported_parameter", message, param="logit_bias")
+        raise EngineError(400, ErrorCode.UNSUPPORTED_PARAMETER, message, param="logit_bias")
     if request.routing.cache_salt is not None and not info.cache_salts:
         message = "The engine cannot keep the caches of different salts apart."
-        raise EngineError(400, "unsupported_parameter", message, param="cache_salt")
+        raise EngineError(400, ErrorCode.UNSUPPORTED_PARAMETER, message, param="cache_salt")
     if request.logprobs is not None and request.logprobs > info.max_logprobs:
         message = f"The engine gives at most {info.max_logprobs} alternatives a token."
-        raise EngineError(400, "invalid_value", message, param="top_logprobs")
+        raise EngineError(400, ErrorCode.INVALID_VALUE, message, param="top_logprobs")
     if request.prompt_logprobs and not info.prompt_logprobs:
         raise EngineError(
-            400, "unsupported_parameter", "The engine gives no log probabilities of the prompt.", param="echo"
+            400, ErrorCode.UNSUPPORTED_PARAMETER, "The engine gives no log probabilities of the prompt.", param="echo"
         )
     if request.sampling.min_tokens and not info.min_tokens:
         message = "The engine cannot hold end tokens back: it runs without a tokenizer."
-        raise EngineError(400, "unsupported_parameter", message, param="min_tokens")
+        raise EngineError(400, ErrorCode.UNSUPPORTED_PARAMETER, message, param="min_tokens")
     for item in request.media:
         if item.kind not in info.media:
-            raise EngineError(400, "unsupported_parameter", f"The model takes no {item.kind} input.", param="messages")
+            raise EngineError(
+                400, ErrorCode.UNSUPPORTED_PARAMETER, f"The model takes no {item.kind} input.", param="messages"
+            )
     check_lengths(request, info)
     check_constraint(request, info)
 
@@ -262,13 +264,13 @@ def check_lengths(request: EngineRequest, info: EngineInfo) -> None:
     prompt, reply = len(request.token_ids), request.sampling.max_tokens
     if info.max_prompt_tokens is not None and prompt > info.max_prompt_tokens:
         message = f"The prompt of {prompt} tokens is longer than the {info.max_prompt_tokens} that the engine takes."
-        raise EngineError(400, "context_length_exceeded", message, param="prompt")
+        raise EngineError(400, ErrorCode.CONTEXT_LENGTH_EXCEEDED, message, param="prompt")
     if prompt + reply > info.context_length:
         message = (
             f"The prompt of {prompt} tokens and a reply of {reply} are more than the context of {info.context_length} "
             "tokens."
         )
-        raise EngineError(400, "context_length_exceeded", message, param="max_tokens")
+        raise EngineError(400, ErrorCode.CONTEXT_LENGTH_EXCEEDED, message, param="max_tokens")
 
 
 def check_constraint(request: EngineRequest, info: EngineInfo) -> None:
@@ -277,10 +279,10 @@ def check_constraint(request: EngineRequest, info: EngineInfo) -> None:
         return
     if constraint.kind not in info.constraints:
         message = f"The engine cannot obey a constraint of the kind {constraint.kind}."
-        raise EngineError(400, "unsupported_parameter", message, param=constraint.param)
+        raise EngineError(400, ErrorCode.UNSUPPORTED_PARAMETER, message, param=constraint.param)
     if request.in_reasoning and not constraint.covers_reasoning and not info.defers_constraints:
         message = "The engine would apply the constraint inside the reasoning: turn the reasoning off."
-        raise EngineError(400, "unsupported_parameter", message, param=constraint.param)
+        raise EngineError(400, ErrorCode.UNSUPPORTED_PARAMETER, message, param=constraint.param)
 
 
 def with_extras(body: dict[str, Any], extras: Mapping[str, Any]) -> dict[str, Any]:
@@ -293,7 +295,7 @@ def with_extras(body: dict[str, Any], extras: Mapping[str, Any]) -> dict[str, An
         if isinstance(inner, dict) and isinstance(value, Mapping):
             with_extras(inner, value)
         elif name in body:
-            raise EngineError(400, "invalid_value", f"{name} is set by the server.", param=name)
+            raise EngineError(400, ErrorCode.INVALID_VALUE, f"{name} is set by the server.", param=name)
         else:
             body[name] = value
     return body
@@ -312,4 +314,4 @@ def cached_prompt_tokens(reported: int | None, prompt_tokens: int | None) -> int
 
 def garbled() -> EngineError:
     """The engine sent something that is not its protocol."""
-    return EngineError(502, "engine_error", "The engine sent an answer that cannot be read.")
+    return EngineError(502, ErrorCode.ENGINE_ERROR, "The engine sent an answer that cannot be read.")

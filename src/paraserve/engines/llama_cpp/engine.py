@@ -39,6 +39,7 @@ from paraserve.engines.llama_cpp.events import CompletionEvents, Piece
 from paraserve.engines.llama_cpp.grammars import Grammars
 from paraserve.engines.llama_cpp.scores import TokenScores
 from paraserve.engines.llama_cpp.token_fragments import TokenFragments
+from paraserve.protocol.error_codes import ErrorCode
 
 GBNF_KINDS: frozenset[ConstraintKind] = frozenset({"json_schema", "json_object", "ebnf"})
 LARK_KINDS: frozenset[ConstraintKind] = frozenset({"regex", "lark"})
@@ -247,9 +248,11 @@ class LlamaCppEngine:
         sampling = request.sampling
         if sampling.min_tokens and request.constraint is not None:
             message = "min_tokens cannot be held together with a constraint on the reply."
-            raise EngineError(400, "unsupported_parameter", message, param="min_tokens")
+            raise EngineError(400, ErrorCode.UNSUPPORTED_PARAMETER, message, param="min_tokens")
         if request.routing.lora is not None:
-            raise EngineError(400, "unsupported_parameter", "This engine serves no LoRA adapters.", param="model")
+            raise EngineError(
+                400, ErrorCode.UNSUPPORTED_PARAMETER, "This engine serves no LoRA adapters.", param="model"
+            )
 
     async def _learn(self) -> EngineInfo:
         props = await self._ask("/props")

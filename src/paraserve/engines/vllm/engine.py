@@ -28,6 +28,7 @@ from paraserve.engines.base import (
 from paraserve.engines.http.client import HTTPTimeouts, broken
 from paraserve.engines.http.refusals import engine_message
 from paraserve.engines.http.remote import DONE, EventDecoder, ModelFacts, RemoteEngine, cached_prompt_tokens, garbled
+from paraserve.protocol.error_codes import ErrorCode
 
 _FIELD: dict[ConstraintKind, str] = {
     "json_schema": "json",
@@ -144,10 +145,12 @@ class VLLMEngine(RemoteEngine):
 
     def refused(self, status: int, message: str, request: EngineRequest) -> EngineError:
         if status == 404 and request.routing.lora is not None:
-            return EngineError(404, "model_not_found", "The engine has no such model or adapter.", param="model")
+            return EngineError(
+                404, ErrorCode.MODEL_NOT_FOUND, "The engine has no such model or adapter.", param="model"
+            )
         if status == 403:
             message = "The engine's token API is closed (vLLM needs --enable-scale-out)."
-            return EngineError(502, "engine_error", message)
+            return EngineError(502, ErrorCode.ENGINE_ERROR, message)
         return super().refused(status, message, request)
 
 
@@ -294,7 +297,7 @@ class VLLMStream:
                 return Finish("length")
             case "abort":
                 return Finish("abort")
-        raise EngineError(502, "engine_error", "The engine failed while it generated.")
+        raise EngineError(502, ErrorCode.ENGINE_ERROR, "The engine failed while it generated.")
 
     def _error(self, body: bytes) -> EngineError:
         try:

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 import msgspec
 
 from paraserve.engines.child import EngineAddress
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.settings import ServerSettings
 
 LONGEST = 1 << 24
@@ -74,7 +75,7 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
     request: int
     status: int
     message: str
-    code: str | None
+    code: ErrorCode | None
     headers: Mapping[str, str]
 
 
