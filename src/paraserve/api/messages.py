@@ -48,11 +48,6 @@ class MessagesTurn(ChatTurn):
         return MessagesStream(shape, self._ends)
 
     @property
-    def headers(self) -> dict[str, str]:
-        """With the request's id under the name that Anthropic's SDKs show in errors and logs."""
-        return {**super().headers, "request-id": self.record.id}
-
-    @property
     def _ends(self) -> Ends:
         return Ends(stop_sequences=self.request.stop_strings, cut_to_room=self._cut_to_room)
 

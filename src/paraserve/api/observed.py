@@ -26,6 +26,8 @@ REQUEST_ID_HEADER = "x-request-id"
 OTHER_ENDPOINT = "other"
 
 _REQUEST_ID_NAME = REQUEST_ID_HEADER.encode()
+_ANTHROPICS_NAME = b"request-id"
+"""Under which Anthropic's SDKs look for it."""
 _POLICIES_NAME = RESPONSE_HEADER.encode()
 _SAFE_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
@@ -64,7 +66,8 @@ class Observed:
         async def send_observed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = message["headers"]
-                message["headers"] = [*headers, (_REQUEST_ID_NAME, record.id.encode())]
+                named = record.id.encode()
+                message["headers"] = [*headers, (_REQUEST_ID_NAME, named), (_ANTHROPICS_NAME, named)]
                 policies = next((value for name, value in headers if name == _POLICIES_NAME), b"")
                 record.answer(message["status"], policies.decode())
             elif kept and len(record.reply) < kept:

@@ -43,7 +43,8 @@ STATUS_TEXTS: Mapping[int, str] = {
 }
 
 _HEADERS = {
-    "x-request-id": {"description": "The client's own X-Request-Id, or one made here.", "schema": {"type": "string"}}
+    "x-request-id": {"description": "The client's own X-Request-Id, or one made here.", "schema": {"type": "string"}},
+    "request-id": {"description": "The same, where Anthropic's SDKs look for it.", "schema": {"type": "string"}},
 }
 
 

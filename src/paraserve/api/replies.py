@@ -79,10 +79,10 @@ class StreamedReply:
             await (self._run(self._take) if self._ahead is None else self._ahead)
         except EngineError as error:
             self._record.fail(error.status, error.code)
-            behind = write(one_line_each(self._encoder.failure(as_request_error(error))))
+            last = one_line_each(self._encoder.failure(as_request_error(error)))
         else:
-            behind = write(self._encoder.end())
-        if behind is not None:
+            last = self._encoder.end()
+        if last and (behind := write(last)) is not None:
             await behind
 
     def _take(self, events: Sequence[ReplyEvent]) -> Awaitable[None] | None:

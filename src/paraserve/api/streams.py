@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Write = Callable[[bytes], Awaitable[None] | None]
-"""Writes whole server-sent events. What it returns, if anything, must be awaited before the next write."""
+"""Writes one or more whole server-sent events. What it returns, if anything, must be awaited before the next write."""
 
 DONE = b"data: [DONE]\n\n"
 COMMENT = b": keep-alive\n\n"
