@@ -74,7 +74,6 @@ def test_thinking_chunks_are_thoughts(case, prepared):
 
 
 @pytest.mark.parametrize("case", ["f17-ref-in-tool-schema"], indirect=True)
-@pytest.mark.xfail(reason="schemas are not walked yet")
 def test_what_a_reference_names_is_in_the_prompt(case, prepared):
     for template in case["templates"]:
         text = prepared(template, case["messages"], case["tools"]).text
@@ -82,7 +81,6 @@ def test_what_a_reference_names_is_in_the_prompt(case, prepared):
 
 
 @pytest.mark.parametrize("case", ["f18-tool-schema-without-properties"], indirect=True)
-@pytest.mark.xfail(reason="schemas are not walked yet")
 def test_a_schema_that_leaves_out_what_a_template_reads_is_served(case, prepared):
     for each in case["cases"]:
         tool = {"type": "function", "function": {"name": "aaa", "description": "d", "parameters": each["parameters"]}}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from paraserve.prompt import probes
-from paraserve.prompt.probes import CallText, Prober, ResultOrder, UserBehindResults
+from paraserve.prompt.probes import CallText, Prober, References, ResultOrder, UserBehindResults
 from paraserve.prompt.template import ChatTemplate
 
 EFFORTS = ("none", "no_think", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -62,6 +62,11 @@ class TemplateCapabilities:
     """Declared tools are in the prompt."""
     bare_tools: bool = True
     """A declared tool may have neither description nor parameters."""
+    references: References = "shown"
+    """What a tool's schema refers to is in the prompt: as it was sent, where the definition stands in the place of the
+    reference, or only in a parameter's description."""
+    type_lists: bool = True
+    """A parameter may have a list of types."""
     calls: bool = True
     """Tool calls in the history are in the prompt."""
     results: bool = True
@@ -143,6 +148,8 @@ def _call_facts(prober: Prober) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "tools": tools,
         "bare_tools": not tools or prober.shows_bare_tool(),
+        "references": prober.references() if tools else "shown",
+        "type_lists": not tools or prober.shows_tool_with({"type": ["string", "null"], "description": "d"}, probes.KEY),
         "calls": bool(working),
     }
     if not working:

@@ -238,7 +238,12 @@ class ChatPrompt:
         template = self._templates[name]
 
         def render(messages: Sequence[Mapping[str, Any]], generate: bool, kwargs: Mapping[str, Any] = NO_KWARGS) -> str:
-            return template.render({**variables, **kwargs, "messages": messages, "add_generation_prompt": generate})
+            whole = {**variables, **kwargs, "messages": messages, "add_generation_prompt": generate}
+            try:
+                return template.render(whole)
+            except PromptError as error:
+                _blame_tools(template, whole, error)
+                raise
 
         if request.continue_final_message:
             if request.add_generation_prompt:
@@ -249,6 +254,22 @@ class ChatPrompt:
             return continue_final(messages, render, self._markers, modes)
         text = render(messages, request.add_generation_prompt is not False)
         return ContinuedPrompt(text, "", reply_start(text, self._markers))
+
+
+def _blame_tools(template: ChatTemplate, variables: Mapping[str, Any], error: PromptError) -> None:
+    """Where the messages render without any tools, it is a tool that the template fails on: the error names it."""
+    tools = variables.get("tools") or ()
+
+    def renders(tools: Sequence[Any] | None) -> bool:
+        try:
+            template.render({**variables, "tools": tools})
+        except PromptError:
+            return False
+        return True
+
+    if tools and error.code == ErrorCode.TEMPLATE_ERROR and renders(None):
+        failing = next((place for place, tool in enumerate(tools) if not renders([tool])), None)
+        error.param = "tools" if failing is None else f"tools[{failing}].function.parameters"
 
 
 def _as_shown(messages: Sequence[Mapping[str, Any]], takes: TemplateCapabilities) -> Sequence[Mapping[str, Any]]:

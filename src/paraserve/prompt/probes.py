@@ -30,6 +30,7 @@ EMPTY_TURNS: Mapping[str, Any] = {"empty_text": "", "empty_part": [{"type": "tex
 """Contents of an assistant's turn in which nothing is said, by name."""
 CallText = Literal["shown", "shown_last", "split", "split_later", "split_last", "dropped"]
 ResultOrder = Literal["sent", "named", "sorted"]
+References = Literal["shown", "inlined", "described"]
 UserBehindResults = Literal["direct", "empty_text", "empty_part", "none"]
 
 
@@ -153,6 +154,20 @@ class Prober:
         """A tool with nothing but a name comes out as one with an empty description and no parameters would."""
         bare = self.render([user(USER)], tools=[{"type": "function", "function": {"name": NAME}}])
         return NAME in bare and "None" not in bare and "Undefined" not in bare
+
+    def shows_tool_with(self, parameter: Mapping[str, Any], *wanted: str, **keywords: Any) -> bool:
+        """A tool with a parameter of this schema; ``keywords`` stand beside the tool's parameters."""
+        schema = {"type": "object", "properties": {KEY: parameter}, "required": [KEY], **keywords}
+        function = {"name": NAME, "description": "a probe", "parameters": schema}
+        return shows(self.render([user(USER)], [{"type": "function", "function": function}]), *wanted)
+
+    def references(self) -> References:
+        fields = {VALUE: {"type": "string", "description": "d", "enum": [SECOND_VALUE]}}
+        definition = {"type": "object", "description": "d", "properties": fields}
+        reference = {"$ref": "#/$defs/Probe"}
+        if self.shows_tool_with(reference, VALUE, SECOND_VALUE, **{"$defs": {"Probe": definition}}):
+            return "shown"
+        return "inlined" if self.shows_tool_with(definition, VALUE, SECOND_VALUE) else "described"
 
     def parallel(self) -> Literal["native", "split", "none"]:
         shape = self.shape or CallShape("object", "empty", SHORT_IDS[0])

@@ -9,15 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paraserve.prompt.capabilities import TemplateCapabilities
-
-NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
+from paraserve.prompt.tool_schemas import described, has_references, inlined, split_types, without_nulls
 
 
 def declare_tools(
     tools: Sequence[Mapping[str, Any]], takes: TemplateCapabilities, notes: dict[str, None]
 ) -> list[dict[str, Any]]:
     """The tools without nulls, which a template would print; with an empty description and empty parameters in place
-    of missing ones, where the template fails without them."""
+    of missing ones, where the template fails without them; and with schemas as the template can read them."""
     return [_declare(tool, takes, notes) for tool in tools]
 
 
@@ -26,9 +25,26 @@ def _declare(tool: Mapping[str, Any], takes: TemplateCapabilities, notes: dict[s
     if not isinstance(function, Mapping):
         return dict(tool)
     whole = {key: value for key, value in function.items() if value is not None}
-    if not takes.bare_tools and not ("description" in whole and "parameters" in whole):
+    if not takes.bare_tools and not (
+        "description" in whole and whole.get("parameters", {}).get("properties") is not None
+    ):
         notes["filled_tool"] = None
         # Appended: what the client sent keeps its place and its order.
         whole = {**whole, "description": whole.get("description", "")}
-        whole = {**whole, "parameters": whole.get("parameters", dict(NO_PARAMETERS))}
+        whole = {**whole, "parameters": {**whole.get("parameters", {"type": "object"})}}
+        if whole["parameters"].get("properties") is None:
+            whole["parameters"]["properties"] = {}
+    if isinstance(whole.get("parameters"), Mapping):
+        whole["parameters"] = _readable(whole["parameters"], takes, notes)
     return {**tool, "function": whole}
+
+
+def _readable(parameters: Mapping[str, Any], takes: TemplateCapabilities, notes: dict[str, None]) -> Mapping[str, Any]:
+    schema = without_nulls(parameters)
+    if takes.references != "shown" and has_references(schema):
+        notes["inlined_references"] = None
+        schema = inlined(schema) if takes.references == "inlined" else described(schema)
+    if not takes.type_lists and (split := split_types(schema)) is not schema:
+        notes["split_types"] = None
+        schema = split
+    return schema
