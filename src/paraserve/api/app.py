@@ -16,6 +16,7 @@ from paraserve.api.endpoints import ENDPOINTS, Handler
 from paraserve.api.errors import on_http_error, on_request_error
 from paraserve.api.last_answers import LastAnswers
 from paraserve.api.observed import Observed, endpoint_names
+from paraserve.api.sealed import Seal
 from paraserve.api.streams import ClientGone, on_client_gone
 from paraserve.api.traced import traced
 from paraserve.deployment import Deployment
@@ -78,6 +79,7 @@ def create_app(deployment: Deployment, admission: Admission | None = None) -> St
     app.state.error_encoders = {endpoint.path: endpoint.error for endpoint in served}
     app.state.admission = admission or LocalAdmission(AdmissionLimits.of(settings))
     app.state.metrics = metrics
+    app.state.seal = Seal(settings.reasoning_key)
     app.state.request_log = request_log
     return app
 

@@ -21,6 +21,7 @@ from paraserve.api.encoders.messages import encode_anthropic_error
 from paraserve.api.errors import encode_error
 from paraserve.api.messages import MessagesTurn, count_tokens
 from paraserve.api.openapi import describe
+from paraserve.api.responses import ResponsesTurn, input_tokens
 from paraserve.api.server_facts import Health, ServerInfo, Versions
 from paraserve.policies.table import PolicyList
 from paraserve.protocol.anthropic import AnthropicMessage, CountTokensRequest, InputTokens, MessagesRequest
@@ -29,6 +30,13 @@ from paraserve.protocol.chunks import ChatCompletionChunk, CompletionChunk
 from paraserve.protocol.completions import Completion, CompletionRequest
 from paraserve.protocol.errors import RequestError
 from paraserve.protocol.models import ModelCard, ModelList
+from paraserve.protocol.responses import (
+    InputTokensRequest,
+    ResponseEvent,
+    ResponseInputTokens,
+    ResponseObject,
+    ResponsesRequest,
+)
 from paraserve.protocol.tokenize import (
     DetokenizeRequest,
     DetokenizeResponse,
@@ -98,7 +106,7 @@ class Endpoint:
 
 _FRANCE = [{"role": "user", "content": "What is the capital of France?"}]
 _CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-_WEATHER = {
+_WEATHER: Mapping[str, Any] = {
     "type": "function",
     "function": {"name": "get_weather", "description": "The weather of a city.", "parameters": _CITY},
 }
@@ -172,6 +180,26 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "How many tokens the prompt of a message has", "Messages",
         takes=CountTokensRequest, answer=InputTokens, error=encode_anthropic_error,
         examples={"A question": {"messages": _FRANCE}},
+    ),
+    Endpoint(
+        "POST", "/v1/responses", ResponsesTurn.respond, "createResponse",
+        "A turn in OpenAI's Responses API: reasoning, messages, calls as items; whole or streamed", "Responses",
+        takes=ResponsesRequest, answer=ResponseObject, stream=ResponseEvent, generates=True,
+        examples={
+            "A question": {"input": "What is the capital of France?"},
+            "A stream": {"input": "What is the capital of France?", "stream": True},
+            "A tool call": {
+                "input": "What is the weather in Paris?",
+                "tools": [{"type": "function", **_WEATHER["function"]}],
+                "tool_choice": "required",
+            },
+        },
+    ),
+    Endpoint(
+        "POST", "/v1/responses/input_tokens", input_tokens, "countInputTokens",
+        "How many tokens the prompt of a response has", "Responses",
+        takes=InputTokensRequest, answer=ResponseInputTokens,
+        examples={"A question": {"input": "What is the capital of France?"}},
     ),
     Endpoint(
         "GET", "/v1/models", system.list_models, "listModels",

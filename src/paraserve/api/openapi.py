@@ -117,7 +117,7 @@ def _key(type_: Any) -> str:
 
 def _describe(component: dict[str, Any], free: Mapping[str, Any]) -> None:
     """The shape of free fields, where a request has them."""
-    if component.get("title", "").endswith("Request"):
+    if component.get("title", "").endswith("Request") and "input" not in component["properties"]:
         for name in component["properties"].keys() & free.keys():
             schema = component["properties"][name]
             if "$ref" in repr(schema):  # an API whose fields have types of their own

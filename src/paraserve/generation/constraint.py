@@ -21,6 +21,7 @@ from paraserve.generation.plan import may_reason
 from paraserve.grammar import (
     GrammarError,
     GrammarTarget,
+    argument_pattern,
     response_format_constraint,
     tool_call_constraint,
 )
@@ -116,6 +117,12 @@ class ConstraintBuilder:
             return None
         covers = may_reason(self._format, wanted.start)
         return Constraint(target, value, covers_reasoning=covers, param=wanted.param)
+
+    def argument_pattern(self, syntax: str | None, definition: str | None) -> str | None:
+        """What says in a tool's schema that a text follows a grammar of the client's; None where the engine takes no
+        grammar, or a schema cannot say it."""
+        obeys = any(target in self._info.constraints for target in _TARGETS)
+        return argument_pattern(syntax, definition) if obeys else None
 
     def _of_the_client(self, kind: Literal["regex", "ebnf"], value: str, wanted: Wanted) -> Constraint:
         """An expression for the whole answer: nothing else can be enforced beside it."""

@@ -5,7 +5,8 @@ engine takes. Never knows a family's name or an engine. The law: every reply tha
 same description, to calls whose arguments (or to content that) the schema admits.
 """
 
+from paraserve.grammar.client_lark import argument_pattern
 from paraserve.grammar.constraint import GrammarTarget, response_format_constraint, tool_call_constraint
 from paraserve.grammar.nodes import GrammarError
 
-__all__ = ["GrammarError", "GrammarTarget", "response_format_constraint", "tool_call_constraint"]
+__all__ = ["GrammarError", "GrammarTarget", "argument_pattern", "response_format_constraint", "tool_call_constraint"]

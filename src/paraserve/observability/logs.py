@@ -35,7 +35,8 @@ def configure_logging(settings: ServerSettings, stream: TextIO) -> bool:
     terminal = stream.isatty()
     as_json = settings.log_format == "json" or (settings.log_format == "auto" and not terminal)
     handler = LogStream(stream)
-    secrets = [*settings.api_key, *settings.engine_fields_key, settings.engine_api_key or ""]
+    given = (settings.engine_api_key, settings.reasoning_key)
+    secrets = [*settings.api_key, *settings.engine_fields_key, *filter(None, given)]
     handler.setFormatter(LineFormatter(as_json=as_json, color=terminal, secrets=secrets))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)

@@ -163,6 +163,15 @@ class ServingSettings:
         help="Further keys, one a line; # starts a comment. Read again when the file changes: keys can be added and "
         "withdrawn without a restart.",
     )
+    reasoning_key: str | None = setting(
+        None,
+        group=ACCESS,
+        secret=True,
+        metavar="KEY",
+        default_note="made at each start",
+        help="Signs the reasoning that clients of /v1/responses carry for the model (encrypted_content). Servers with "
+        "the same key, and one before and after a restart, read each other's.",
+    )
     open_health: bool = setting(True, group=ACCESS, help="Answer /health and /health_generate without a key.")
     open_metrics: bool = setting(True, group=ACCESS, help="Answer /metrics without a key.")
     allowed_origins: tuple[str, ...] = setting(

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import signal
 import socket
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,8 @@ def supervise(settings: ServerSettings, engine_flags: Sequence[str] = ()) -> int
 
 
 async def _supervise(settings: ServerSettings, engine_flags: Sequence[str], progress: Progress) -> int:
+    # Made here, so that each worker reads what another one signed.
+    settings = replace(settings, reasoning_key=settings.reasoning_key or secrets.token_hex())
     sockets = listen_together(settings.host, settings.port, settings.workers)
     with _metrics_directory() as metrics:
         engine = engine_of_ours(settings, engine_flags)

@@ -1,0 +1,196 @@
+"""``POST /v1/responses`` and ``POST /v1/responses/input_tokens``: OpenAI's Responses API over the chat turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Self
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from paraserve.api.body import json_response, read_body
+from paraserve.api.chat import ChatTurn
+from paraserve.api.decoders.response_tools import INPUT, custom_parameters
+from paraserve.api.decoders.responses import SEALED, name_places, responses_form
+from paraserve.api.encoders.response_items import ItemForm
+from paraserve.api.encoders.responses import ResponseForm, ResponsesFold, ResponsesStream
+from paraserve.api.encoders.shape import Fold, ReplyShape, StreamEncoder
+from paraserve.api.sealed import Seal
+from paraserve.engines.base import Constraint, Sampling
+from paraserve.prompt.chat import PreparedPrompt
+from paraserve.protocol.error_codes import ErrorCode
+from paraserve.protocol.errors import RequestError, field_error
+from paraserve.protocol.responses import (
+    InputTokensRequest,
+    Reasoning,
+    ResponseInputTokens,
+    ResponseObject,
+    ResponsesRequest,
+    TextFormat,
+    TextOptions,
+    decode_input_tokens,
+    decode_responses,
+)
+
+GRAMMAR_NOT_ENFORCED = "custom_grammar_not_enforced"
+OLDEST_DROPPED = "oldest_turns_dropped"
+LEAST_ROOM = 16
+"""One part in so many of the context is left for a reply whose limit is not said, before the oldest turns stay."""
+
+
+class ResponsesTurn(ChatTurn):
+    id_prefix = "resp"
+    prompt_param = "input"
+
+    def __init__(self, http: Request, sent: InputTokensRequest, body: bytes = b"", *, generates: bool = True) -> None:
+        for name in ("previous_response_id", "conversation", "background"):
+            if getattr(sent, name, None):
+                raise field_error(name, "responses are not stored here: send all", ErrorCode.UNSUPPORTED_PARAMETER)
+        seal: Seal = http.app.state.seal
+        self.sent = sent
+        self._seal = seal
+        self._form = responses_form(sent, seal.open)
+        super().__init__(http, self._form.request, body, generates=generates)
+        self.id = self.id.replace("-", "_")
+        self.notes = (*self._form.notes, *self.fit_effort())
+        self.rules = replace(self.rules, clamp_max_tokens=True)
+        self._plain_tools = self.tools
+        self._enforce_grammars()
+        self._sampled = Sampling(max_tokens=0)
+
+    @classmethod
+    def read(cls, http: Request, body: bytes) -> Self:
+        return cls(http, decode_responses(body), body)
+
+    # What custom tools want.
+
+    def _enforce_grammars(self) -> None:
+        """Custom tools whose grammar the engine can be made to obey, in their one argument."""
+        if self.deployment.settings.tool_strictness == "off":
+            return
+        for place, tool in enumerate(self.tools):
+            grammar = self._form.tools[tool.name].grammar
+            if grammar is None:
+                continue
+            pattern = self.deployment.constraints.argument_pattern(grammar.syntax, grammar.definition)
+            if pattern is None:
+                self._note(GRAMMAR_NOT_ENFORCED)
+            else:
+                strict = replace(tool, parameters=custom_parameters(pattern), strict=True)
+                self.tools = [*self.tools[:place], strict, *self.tools[place + 1 :]]
+
+    async def constraint(self, prompt: PreparedPrompt) -> Constraint | None:
+        """As for chat; a grammar of a custom tool that cannot be enforced in the model's own syntax is none."""
+        try:
+            return await super().constraint(prompt)
+        except RequestError as error:
+            if error.code != ErrorCode.UNSUPPORTED_SCHEMA or f"properties.{INPUT}" not in (error.param or ""):
+                raise
+            self.tools = self._plain_tools
+            self._note(GRAMMAR_NOT_ENFORCED)
+            return await super().constraint(prompt)
+
+    def _note(self, name: str) -> None:
+        if name not in self.notes:
+            self.notes = (*self.notes, name)
+
+    # A conversation that does not fit.
+
+    async def prompt(self) -> PreparedPrompt:
+        prompt = await super().prompt()
+        if self.sent.truncation != "auto" or self._fits(prompt):
+            return prompt
+        whole = self.request
+        cuts = [place for place, message in enumerate(whole.messages) if message["role"] == "user"][1:]
+        low, high = 0, len(cuts) - 1
+        while low <= high:  # the first cut that leaves enough room
+            middle = (low + high) // 2
+            self._cut(whole.messages, cuts[middle])
+            prompt = await super().prompt()
+            if self._fits(prompt):
+                high = middle - 1
+            else:
+                low = middle + 1
+        if cuts:
+            self._note(OLDEST_DROPPED)
+            self._cut(whole.messages, cuts[min(low, len(cuts) - 1)])
+            prompt = await super().prompt()
+        return prompt
+
+    def _fits(self, prompt: PreparedPrompt) -> bool:
+        context = self.deployment.context_length
+        longest = self.deployment.engine.info.max_prompt_tokens or context
+        room = min(self.request.max_completion_tokens or context // LEAST_ROOM, context // 2)
+        return len(prompt.token_ids) <= min(longest, context - room)
+
+    def _cut(self, messages: list[dict[str, object]], at: int) -> None:
+        """Leave out what stands before ``at``, but for instructions."""
+        kept = [
+            place for place, message in enumerate(messages) if place >= at or message["role"] in ("system", "developer")
+        ]
+        self.request = msgspec.structs.replace(self.request, messages=[messages[place] for place in kept])
+
+    # What the response says.
+
+    def sampling(self, prompt: PreparedPrompt) -> Sampling:
+        self._sampled = super().sampling(prompt)
+        return self._sampled
+
+    def fold(self, shape: ReplyShape) -> Fold:
+        return ResponsesFold(self.response_form(shape))
+
+    def encoder(self, shape: ReplyShape) -> StreamEncoder:
+        return ResponsesStream(self.response_form(shape))
+
+    def response_form(self, shape: ReplyShape) -> ResponseForm:
+        sent = self.sent
+        assert isinstance(sent, ResponsesRequest)
+        reasoning = sent.reasoning or Reasoning()
+        text = sent.text or TextOptions()
+        response = ResponseObject(
+            id=shape.id,
+            created_at=shape.created,
+            model=shape.model,
+            instructions=sent.instructions,
+            tools=sent.tools or [],
+            tool_choice="auto" if sent.tool_choice is None else sent.tool_choice,
+            parallel_tool_calls=self.parallel_calls,
+            reasoning=Reasoning(reasoning.effort, reasoning.summary or reasoning.generate_summary),
+            text=TextOptions(text.format or TextFormat("text"), text.verbosity),
+            temperature=self._sampled.temperature,
+            top_p=self._sampled.top_p,
+            top_logprobs=sent.top_logprobs or 0,
+            max_output_tokens=sent.max_output_tokens,
+            truncation=sent.truncation or "disabled",
+            metadata=sent.metadata or {},
+            user=sent.user,
+        )
+        items = ItemForm(
+            suffix=shape.id.removeprefix("resp_"),
+            token_bytes=shape.token_bytes,
+            tools=self._form.tools,
+            seal=self._seal.close if SEALED in (sent.include or ()) else None,
+            summaries=response.reasoning.summary is not None,
+            logprobs=shape.logprobs,
+        )
+        return ResponseForm(response, items)
+
+    @contextmanager
+    def attributed(self) -> Iterator[None]:
+        """As for chat, with fields named as the client wrote them."""
+        try:
+            with super().attributed():
+                yield
+        except RequestError as error:
+            name_places(error, self._form.places, self._form.tool_places)
+            raise
+
+
+async def input_tokens(request: Request) -> Response:
+    turn = ResponsesTurn(request, decode_input_tokens(await read_body(request)), generates=False)
+    with turn.attributed():
+        prompt = await turn.prompt()
+    return json_response(ResponseInputTokens(len(prompt.token_ids)), headers=turn.headers)
