@@ -38,6 +38,15 @@ async def test_health_is_503_while_an_engine_that_the_server_looks_after_is_gone
         assert (await http.get("/health")).status_code == 200
 
 
+async def test_health_is_503_while_the_engine_runs_another_model() -> None:
+    scripted = engine()
+    async with client(deployment(scripted)) as http:
+        scripted.stranger = "/models/other"
+        response = await http.get("/health")
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "engine_unhealthy")
+    assert "/models" not in response.text
+
+
 async def test_version_names_server_and_engine() -> None:
     async with client(deployment(engine())) as http:
         assert (await http.get("/version")).json() == {"version": __version__, "engine": "scripted"}

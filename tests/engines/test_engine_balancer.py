@@ -44,6 +44,7 @@ class Node:
     served: int = 0
     open: int = 0
     stopped: int = 0
+    stranger: str = ""
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     model: FakeModel = field(default_factory=FakeModel)
 
@@ -267,3 +268,49 @@ class TestBalancedContract(EngineContract):
                 concurrency=32,
             )
             await engine.stop()
+
+
+async def test_an_engine_that_freezes_is_put_aside_before_its_users_time_out() -> None:
+    """Twice in a row it has made nothing and is not well; one that is slow and well is left alone."""
+    frozen, slow, quick = nodes = [Node(), Node(), Node()]
+    engine = BalancedEngine(nodes, backoff=Backoff(30, 30, look=0.02))
+    await engine.start()
+    for node in (frozen, slow):
+        node.gate.clear()
+    held = [asyncio.ensure_future(collect(engine, ask())) for _ in range(2)]
+    await asyncio.sleep(0.01)
+    frozen.well = False
+    async with asyncio.timeout(5):
+        while not engine._members[0].aside:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.01)
+    before = frozen.served
+    for _ in range(6):
+        await asyncio.wait_for(collect(engine, ask()), 5)
+    assert frozen.served == before
+    assert not engine._members[1].aside
+    assert quick.served >= 6
+    for task in held:
+        task.cancel()
+    await asyncio.gather(*held, return_exceptions=True)
+    await engine.stop()
+
+
+async def test_an_engine_with_another_model_is_put_aside_and_the_request_goes_on() -> None:
+    nodes = [Node(fails_with=EngineError(503, "engine_unhealthy", "another model"), well=False), Node()]
+    engine = await balanced(*nodes)
+    assert len(ids_of(await collect(engine, ask()))) == 12
+    assert engine.stranger == ""
+    for node in nodes:
+        node.stranger = "another"
+    assert engine.stranger == "another"
+    await engine.stop()
+
+
+async def test_a_shortage_of_ours_is_no_fault_of_an_engine() -> None:
+    nodes = [Node(fails_with=EngineError(503, "overloaded", "no open files")), Node()]
+    engine = await balanced(*nodes)
+    for _ in range(5):
+        with pytest.raises(EngineError):
+            await collect(engine, ask())
+    assert nodes[0].served == 5
+    await engine.stop()

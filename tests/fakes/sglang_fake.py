@@ -32,6 +32,7 @@ class FakeSGLang:
     """
 
     model: FakeModel = field(default_factory=FakeModel)
+    model_path: str = "/models/fake"
     arguments: Arguments = field(default_factory=Arguments)
     incremental: bool = False
     rust: bool = False
@@ -72,7 +73,7 @@ class FakeSGLang:
 
     def model_info(self) -> dict[str, Any]:
         return {
-            "model_path": "/models/fake",
+            "model_path": self.model_path,
             "served_model_name": "fake",
             "is_generation": True,
             "reasoning_parser": self.reasoning_parser,

@@ -18,6 +18,7 @@ class FakeVLLM:
     """A vLLM server. ``scale_out`` is ``--enable-scale-out``, ``details`` is ``--enable-prompt-tokens-details``."""
 
     model: FakeModel = field(default_factory=FakeModel)
+    model_path: str = "/models/fake"
     scale_out: bool = True
     details: bool = True
     max_logprobs: int = 20
@@ -46,7 +47,7 @@ class FakeVLLM:
                     self.model.abort(name)
                 await send_json(send, 200, None)
             case "/v1/models":
-                await send_json(send, 200, {"data": [{"id": "fake", "max_model_len": 4096}]})
+                await send_json(send, 200, {"data": [{"id": "fake", "root": self.model_path, "max_model_len": 4096}]})
             case "/version":
                 await send_json(send, 200, {"version": "0.32.0"})
             case "/health":

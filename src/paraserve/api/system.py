@@ -51,9 +51,13 @@ def _card(deployment: Deployment, name: str) -> ModelCard:
 
 
 async def health(request: Request) -> Response:
-    """The process answers, and an engine that it looks after is there."""
-    if away := deployment_of(request).availability.away:
+    """The process answers, an engine that it looks after is there, and no engine runs another model."""
+    deployment = deployment_of(request)
+    if away := deployment.availability.away:
         raise RequestError(f"There is no engine: {away}.", status=503, code=ErrorCode.ENGINE_UNHEALTHY)
+    if deployment.engine.stranger:
+        message = "The engine runs another model than this server was started for."
+        raise RequestError(message, status=503, code=ErrorCode.ENGINE_UNHEALTHY)
     return json_response(Health())
 
 

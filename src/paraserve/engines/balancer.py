@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 
 from paraserve.engines.base import (
     Engine,
@@ -30,7 +31,12 @@ logger = logging.getLogger(__name__)
 _FAILURES_IN_A_ROW = 3
 """Failures other than "not there" that put an engine aside: one alone may be the request's doing."""
 
-_TURNED_AWAY = frozenset({ErrorCode.ENGINE_UNREACHABLE, ErrorCode.ENGINE_OVERLOADED})
+_TURNED_AWAY = frozenset({ErrorCode.ENGINE_UNREACHABLE, ErrorCode.ENGINE_OVERLOADED, ErrorCode.ENGINE_UNHEALTHY})
+_NOT_THERE = frozenset({ErrorCode.ENGINE_UNREACHABLE, ErrorCode.ENGINE_UNHEALTHY})
+_NO_FAULT = frozenset({ErrorCode.ENGINE_OVERLOADED, ErrorCode.OVERLOADED})
+_SILENT_LOOKS = 2
+"""Looks in a row at which an engine in use has made nothing and is not well: it is frozen, and put aside before its
+users' timeouts say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,8 @@ class Backoff:
 
     first: float = 1.0
     longest: float = 30.0
+    look: float = 5.0
+    """Between looks at the engines in use."""
 
 
 @dataclass(eq=False, slots=True)
@@ -49,6 +57,10 @@ class _Member:
     aside: bool = False
     in_flight: int = 0
     failures: int = 0
+    chunks: int = 0
+    seen: int = 0
+    """Of its chunks, at the last look."""
+    silent: int = 0
 
 
 class BalancedEngine:
@@ -63,6 +75,12 @@ class BalancedEngine:
         self._backoff = backoff or Backoff()
         self._info: EngineInfo | None = None
         self._probes: set[asyncio.Task[None]] = set()
+
+    @property
+    def stranger(self) -> str:
+        """Of engines that all are strangers, what the first one runs."""
+        strangers = [member.engine.stranger for member in self._started()]
+        return strangers[0] if strangers and all(strangers) else ""
 
     @property
     def info(self) -> EngineInfo:
@@ -82,6 +100,7 @@ class BalancedEngine:
         for member, problem in zip(self._members, outcomes, strict=True):
             if problem is not None:
                 self._put_aside(member, str(problem))
+        self._in_background(self._watch())
 
     async def stop(self) -> None:
         for probe in self._probes:
@@ -111,6 +130,7 @@ class BalancedEngine:
                 async with aclosing(member.engine.generate(request)) as chunks:  # type: ignore[type-var]
                     async for chunk in chunks:
                         begun = True
+                        member.chunks += 1
                         yield chunk
                 member.failures = 0
                 return
@@ -131,9 +151,9 @@ class BalancedEngine:
         return min(well or left, key=lambda member: member.in_flight)
 
     def _judge(self, member: _Member, error: EngineError) -> None:
-        if error.code == ErrorCode.ENGINE_UNREACHABLE:
+        if error.code in _NOT_THERE:
             self._put_aside(member, error.message)
-        elif error.status >= 500 and error.code != ErrorCode.ENGINE_OVERLOADED:
+        elif error.status >= 500 and error.code not in _NO_FAULT:
             member.failures += 1
             if member.failures >= _FAILURES_IN_A_ROW:
                 self._put_aside(member, error.message)
@@ -154,9 +174,27 @@ class BalancedEngine:
             return
         member.aside = True
         logger.warning("engine %d is put aside: %s", member.number, reason)
-        probe = asyncio.get_running_loop().create_task(self._probe(member))
-        self._probes.add(probe)
-        probe.add_done_callback(self._probes.discard)
+        self._in_background(self._probe(member))
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._probes.add(task)
+        task.add_done_callback(self._probes.discard)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._backoff.look)
+            await asyncio.gather(*(self._look_at(member) for member in self._started() if not member.aside))
+
+    async def _look_at(self, member: _Member) -> None:
+        busy = member.in_flight > 0 and member.chunks == member.seen
+        member.seen = member.chunks
+        if not busy or (await member.engine.health()).ok or member.chunks != member.seen:
+            member.silent = 0
+            return
+        member.silent += 1
+        if member.silent >= _SILENT_LOOKS:
+            self._put_aside(member, "it makes nothing and does not say that it is well")
 
     async def _probe(self, member: _Member) -> None:
         wait = self._backoff.first
@@ -165,12 +203,12 @@ class BalancedEngine:
             if await self._is_back(member):
                 break
             wait = min(wait * 2, self._backoff.longest)
-        member.aside, member.failures = False, 0
+        member.aside, member.failures, member.silent = False, 0, 0
         logger.warning("engine %d is back", member.number)
 
     async def _is_back(self, member: _Member) -> bool:
         if member.started:
-            return (await member.engine.health()).ok
+            return not member.engine.stranger and (await member.engine.health()).ok
         try:
             await self._join(member)
         except EngineStartError as error:

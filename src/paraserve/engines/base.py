@@ -199,6 +199,11 @@ class Engine(Protocol):
         """Known once `start` has returned."""
         ...
 
+    @property
+    def stranger(self) -> str:
+        """The model that it runs instead of the one that it was started with; empty while that is the same."""
+        ...
+
     async def start(self) -> None:
         """Load or connect, and learn `info`. Raises `EngineStartError`."""
         ...

@@ -149,7 +149,7 @@ class ErrorCode(StrEnum):
     ENGINE_UNHEALTHY = (
         "engine_unhealthy",
         503,
-        "the engine gives no token, or one that the server started has died",
+        "the engine gives no token, runs another model, or, started by the server, has died",
         "look at the engine",
     )
     SERVER_STOPPING = (

@@ -67,10 +67,12 @@ class HTTPReply:
 class HTTPStream:
     """An answer that is still being sent."""
 
-    __slots__ = ("_response", "content_type", "status")
+    __slots__ = ("_response", "content_type", "fresh", "status")
 
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, *, fresh: bool) -> None:
         self._response = response
+        self.fresh = fresh
+        """Whether its connection was made for it: what is behind it may be another process than before."""
         self.status = response.status
         self.content_type = response.content_type
 
@@ -166,7 +168,8 @@ class EngineHTTP:
         sent = _of_client(headers) | {"content-type": "application/json", "accept": "text/event-stream"}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeouts.connect, sock_read=self._timeouts.idle)
         try:
-            return HTTPStream(await self._send("POST", path, data=body, headers=sent, timeout=timeout))
+            response, fresh = await self._send("POST", path, data=body, headers=sent, timeout=timeout)
+            return HTTPStream(response, fresh=fresh)
         except EngineError as error:
             if error.code != ErrorCode.OVERLOADED:
                 logger.warning("%s%s: %r", self.base_url, path, error.__cause__ or error)
@@ -193,7 +196,7 @@ class EngineHTTP:
     ) -> HTTPReply:
         timeout = aiohttp.ClientTimeout(total=self._timeouts.call, sock_connect=self._timeouts.connect)
         headers = _of_client(of_client or {}) | ({"content-type": "application/json"} if body is not None else {})
-        response = await self._send(method, path, data=body, headers=headers, timeout=timeout)
+        response, _ = await self._send(method, path, data=body, headers=headers, timeout=timeout)
         try:
             return HTTPReply(response.status, await response.read())
         except TimeoutError as error:
@@ -203,20 +206,22 @@ class EngineHTTP:
         finally:
             response.release()
 
-    async def _send(self, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:
+    async def _send(self, method: str, path: str, **options: Any) -> tuple[aiohttp.ClientResponse, bool]:
+        """The answer, and whether its connection was made for it."""
         if self._pooled is None or self._fresh is None:
             raise unreachable()
         connection = SimpleNamespace(reused=False)
         try:
             try:
-                return await self._pooled.request(
+                response = await self._pooled.request(
                     method, self.base_url + path, allow_redirects=False, trace_request_ctx=connection, **options
                 )
+                return response, not connection.reused
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 if not connection.reused:
                     raise
             logger.debug("a pooled connection was stale: sending once more on a fresh one")
-            return await self._fresh.request(method, self.base_url + path, allow_redirects=False, **options)
+            return await self._fresh.request(method, self.base_url + path, allow_redirects=False, **options), True
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             if error.errno in _NO_DESCRIPTOR:
                 self._tell_shortage()

@@ -26,6 +26,7 @@ from paraserve.engines.base import (
     EngineStartError,
 )
 from paraserve.engines.http.client import EngineHTTP, HTTPStream, HTTPTimeouts
+from paraserve.engines.http.identity import Identity
 from paraserve.engines.http.refusals import engine_message, refusal
 from paraserve.engines.http.sse import SSEOverflow, SSEReader
 from paraserve.protocol.error_codes import ErrorCode
@@ -95,6 +96,7 @@ class RemoteEngine(ABC):
     ) -> None:
         self.facts = facts
         self.http = EngineHTTP(base_url, timeouts=timeouts, api_key=api_key)
+        self.identity = Identity(self._identify, self._learn_again, self.http.base_url)
         self._info: EngineInfo | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -105,6 +107,10 @@ class RemoteEngine(ABC):
     @abstractmethod
     async def learn(self) -> EngineInfo:
         """Ask the server what it is. Raises `EngineError` and `EngineStartError`."""
+
+    @abstractmethod
+    async def identify(self) -> str:
+        """What the server calls its model, empty where it does not say. Raises `EngineError` and `EngineStartError`."""
 
     @abstractmethod
     def body(self, request: EngineRequest) -> dict[str, Any]:
@@ -140,16 +146,35 @@ class RemoteEngine(ABC):
         await self.http.open()
         try:
             self._info = await self.learn()
+            await self.identity.learn()
         except (EngineError, EngineStartError) as error:
             await self.http.close()
             raise EngineStartError(f"{self.title} at {self.http.base_url}: {error}") from error
 
+    async def _identify(self) -> str:
+        try:
+            return await self.identify()
+        except EngineStartError as error:
+            raise EngineError(502, ErrorCode.ENGINE_ERROR, "The engine does not say what it runs.") from error
+
+    async def _learn_again(self) -> None:
+        try:
+            self._info = await self.learn()
+        except EngineStartError as error:
+            logger.warning("%s: it does not say what it can do: %s", self.http.base_url, error)
+
+    @property
+    def stranger(self) -> str:
+        return self.identity.stranger
+
     async def stop(self) -> None:
+        await self.identity.stop()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=2.0)
         await self.http.close()
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineChunk, None]:
+        await self.identity.before_request()
         check_request(request, self.info)
         body = msgspec.json.encode(with_extras(self.body(request), request.extras))
         decoder = self.decoder(request)
@@ -164,6 +189,8 @@ class RemoteEngine(ABC):
                 raise
             if stream.status != 200:
                 raise self.refused(stream.status, engine_message(await stream.body()), request)
+            if stream.fresh:
+                await self.identity.before_reply()
             reader = SSEReader()
             while not decoder.ended:
                 for event in await self._events(stream, reader, decoder.finish_held):
@@ -173,6 +200,9 @@ class RemoteEngine(ABC):
                         yield chunk
                     if decoder.ended:
                         break
+        except EngineError as error:
+            self.identity.notice(error)
+            raise
         finally:
             name = decoder.name or self.name(request)
             self._later(self._leave(opening) if settled else self._abort(name, opening))

@@ -32,6 +32,7 @@ from paraserve.engines.base import (
 )
 from paraserve.engines.child import EngineAddress
 from paraserve.engines.http.client import EngineHTTP, HTTPTimeouts, broken
+from paraserve.engines.http.identity import Identity
 from paraserve.engines.http.refusals import engine_message, refusal
 from paraserve.engines.http.remote import check_request
 from paraserve.engines.llama_cpp.body import SEED_RANGE, completion_body, seed_of
@@ -101,6 +102,12 @@ class LlamaCppEngine:
         self._http: EngineHTTP | None = None
         self._info: EngineInfo | None = None
         self._fragments: TokenFragments | None = None
+        self._identity: Identity | None = None
+        """Of a server that is not ours."""
+
+    @property
+    def stranger(self) -> str:
+        return "" if self._identity is None else self._identity.stranger
 
     @property
     def info(self) -> EngineInfo:
@@ -120,6 +127,9 @@ class LlamaCppEngine:
         try:
             self._on_phase("warming up" if self._address.unix_socket else "connecting")
             self._info = await self._learn()
+            if self._address.unix_socket is None:
+                self._identity = Identity(self._identify, self._learn_again, self._http.base_url)
+                await self._identity.learn()
         except EngineError as error:
             await self.stop()
             raise EngineStartError(f"llama.cpp: {error.message}") from error
@@ -128,6 +138,8 @@ class LlamaCppEngine:
             raise
 
     async def stop(self) -> None:
+        if self._identity is not None:
+            await self._identity.stop()
         if self._http is not None:
             await self._http.close()
 
@@ -148,6 +160,8 @@ class LlamaCppEngine:
         return tokens
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineChunk, None]:
+        if self._identity is not None:
+            await self._identity.before_request()
         self._check(request)
         sampling = request.sampling
         grammar = None if request.constraint is None else await self._grammars.fields(request.constraint)
@@ -206,10 +220,16 @@ class LlamaCppEngine:
         self, body: dict[str, Any], headers: Mapping[str, str], constraint: Constraint | None = None
     ) -> AsyncGenerator[Piece, None]:
         """A streamed completion as the server gives it. Closing it aborts it there."""
-        stream = await self._client.stream("/completion", msgspec.json.encode(body), headers)
+        try:
+            stream = await self._client.stream("/completion", msgspec.json.encode(body), headers)
+        except EngineError as error:
+            self._notice(error)
+            raise
         try:
             if stream.status != 200:
                 raise self._refused(stream.status, await stream.body(), constraint)
+            if self._identity is not None:  # its connections are never used twice
+                await self._identity.before_reply()
             events = CompletionEvents(self._fragments_of_vocabulary, self._token_bytes)
             while received := await stream.read():
                 for piece in events.feed(received):
@@ -219,8 +239,15 @@ class LlamaCppEngine:
                     if piece.finish is not None:
                         return
             raise broken()
+        except EngineError as error:
+            self._notice(error)
+            raise
         finally:
             stream.close()
+
+    def _notice(self, error: EngineError) -> None:
+        if self._identity is not None:
+            self._identity.notice(error)
 
     async def _chunk(self, run: _Run, made: list[int], piece: Piece, cached: int | None) -> EngineChunk:
         """The chunk of a piece, which joins ``made``."""
@@ -253,6 +280,17 @@ class LlamaCppEngine:
             raise EngineError(
                 400, ErrorCode.UNSUPPORTED_PARAMETER, "This engine serves no LoRA adapters.", param="model"
             )
+
+    async def _identify(self) -> str:
+        """The model's name and the size of its vocabulary."""
+        try:
+            listed = (await self._ask("/v1/models"))["data"][0]
+            return f"{listed['id']} of {listed['meta']['n_vocab']} tokens"
+        except (KeyError, IndexError, TypeError):
+            return ""
+
+    async def _learn_again(self) -> None:
+        self._info = await self._learn()
 
     async def _learn(self) -> EngineInfo:
         props = await self._ask("/props")

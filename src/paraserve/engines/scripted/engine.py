@@ -91,6 +91,7 @@ class ScriptedEngine:
     repeat: bool = True
     decode: Callable[[Sequence[int]], str] | None = None
     health_answer: EngineHealth = WELL
+    stranger: str = ""
     record: bool = True
     """Keep ``requests`` and ``aborted``. A server that runs for long must not."""
     requests: list[EngineRequest] = field(default_factory=list)

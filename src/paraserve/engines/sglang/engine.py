@@ -99,6 +99,11 @@ class SGLangEngine(RemoteEngine):
             min_tokens=tokenizer,
         )
 
+    async def identify(self) -> str:
+        model = await self._facts("/model_info", "/get_model_info")
+        names = [(model or {}).get(name) for name in ("model_path", "tokenizer_path")]
+        return " with the tokenizer ".join(dict.fromkeys(str(name) for name in names if name))
+
     async def _is_reached_whole(self) -> bool:
         """Whether requests come to SGLang as they are sent; where that cannot be told, the answer is no.
 

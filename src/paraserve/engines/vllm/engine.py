@@ -92,6 +92,11 @@ class VLLMEngine(RemoteEngine):
             cache_salts=True,
         )
 
+    async def identify(self) -> str:
+        listed = (await self.http.get("/v1/models")).json()
+        models = listed.get("data") if isinstance(listed, dict) else None
+        return str(models[0].get("root") or models[0].get("id")) if models else ""
+
     async def health(self) -> EngineHealth:
         """Whether the engine's core lives (``/health``)."""
         try:
