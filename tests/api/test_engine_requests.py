@@ -200,3 +200,17 @@ async def test_strict_holds_beside_the_function_as_well() -> None:
     requests = [await asked(tools=[tool]) for tool in (within, {**WEATHER, "strict": True})]
     assert requests[0].constraint is not None
     assert requests[0].constraint == requests[1].constraint
+
+
+@pytest.mark.parametrize("name", ["input_schema", "inputSchema", "parameters_json_schema", "parametersJsonSchema"])
+@pytest.mark.parametrize("level", ["tools[0]", "tools[0].function"])
+async def test_a_schema_of_arguments_by_another_name_is_no_tool_without_arguments(name: str, level: str) -> None:
+    function: dict[str, Any] = {"name": "f"}
+    tool: dict[str, Any] = {"type": "function", "function": function}
+    (function if level.endswith("function") else tool)[name] = {"type": "object", "properties": {"a": {}}}
+    scripted = engine(constraints=TAGS)
+    async with client(deployment(scripted)) as http:
+        answer = await post(http, tools=[tool])
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, f"{level}.{name}")
+        function["parameters"] = {"type": "object"}
+        assert (await post(http, tools=[tool])).status_code == 200, "what is read says what it takes"

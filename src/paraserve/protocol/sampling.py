@@ -66,7 +66,7 @@ class ResponseFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
 class SamplingFields(UnservedFields, frozen=True, kw_only=True):
     """``None`` is unset everywhere; a value that was sent, 0 and 1.0 included, is set."""
 
-    model: ModelName | None = None
+    model: Annotated[ModelName | None, Meta(description="A served name; may be left out.")] = None
     temperature: Annotated[
         Annotated[float, Meta(ge=0, le=2)] | None,
         Meta(description="0 is greedy. Unset: the model's generation_config, else 1."),

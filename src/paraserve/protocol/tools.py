@@ -43,6 +43,16 @@ class NamedToolChoice(msgspec.Struct, frozen=True):
 ToolChoice = str | dict[str, Any]
 """As a client sent it; `tool_choice_in_force` says what it means. Policies may replace it before that."""
 
+OTHER_SCHEMAS = (
+    "parameters",
+    "input_schema",
+    "inputSchema",
+    "parameters_json_schema",
+    "parametersJsonSchema",
+    "schema",
+)
+"""Where a function's schema stands at Anthropic, in MCP and at Google, or a level too high."""
+
 CHOICE_WORDS = ("none", "auto", "required")
 
 
@@ -57,6 +67,8 @@ def check_tools(tools: Sequence[Tool] | None, param: str = "tools") -> tuple[Fun
     seen: set[str] = set()
     for i, definition in enumerate(definitions):
         name = definition.function.name
+        if definition.function.parameters is None:
+            _check_no_other_schema(tools[i], f"{param}[{i}]")
         if name in seen:
             where = f"{param}[{i}].function.name"
             raise field_error(where, "this name is declared twice")
@@ -65,6 +77,14 @@ def check_tools(tools: Sequence[Tool] | None, param: str = "tools") -> tuple[Fun
         msgspec.structs.replace(definition.function, strict=definition.function.strict or definition.strict)
         for definition in definitions
     )
+
+
+def _check_no_other_schema(tool: Tool, where: str) -> None:
+    """A function whose schema goes by another API's name would be one without arguments."""
+    for place, level in ((where, tool), (f"{where}.function", tool["function"])):
+        for name in OTHER_SCHEMAS:
+            if level.get(name):
+                raise field_error(f"{place}.{name}", "is not read here: send it as function.parameters")
 
 
 def tool_choice_in_force(choice: ToolChoice | None, functions: Sequence[FunctionDefinition]) -> str:
