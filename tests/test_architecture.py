@@ -51,9 +51,10 @@ MAY_IMPORT = {
     "policies": "secrets settings protocol prompt.thinking",
     "observability": "secrets settings protocol.error_codes generation policies.base",
     "admission": "settings protocol",
-    "deployment": "secrets settings protocol formats tokenizers engines.base prompt generation policies",
+    "preparation": "",
+    "deployment": "secrets settings protocol formats tokenizers engines.base preparation prompt generation policies",
     "api": "secrets start_error watched_files settings protocol formats engines.base prompt generation policies "
-    "observability admission deployment",
+    "observability admission preparation deployment",
     "deploy": "secrets start_error settings protocol formats tokenizers engines prompt generation policies deployment",
     "serving": "start_error watched_files settings protocol engines observability admission deployment api deploy",
     "cli": "settings serving",

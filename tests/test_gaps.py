@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.wire import CHAT, USER
+from tests.api.wire import CHAT, COMPLETIONS, USER
 from tests.gap import TOLERATED, gap_of
 from tests.toy import client, deployment, engine
 
@@ -28,6 +28,9 @@ class Attack:
 WORDS = {"authorization": " ".join(f"word{i:04d}" for i in range(6_000))}
 ODD = {"authorization": '"/\\' * 19_000}
 
+TOOL = {"type": "function"}
+ESCAPES = "\n" * 2_000_000 + "\ud800"
+
 ATTACKS: dict[str, Attack] = {
     "many words of a credential, a long path": Attack(path="/x" * 20_000, headers=WORDS),
     "an odd credential, a long path": Attack(path="/x" * 20_000, headers=ODD),
@@ -39,6 +42,22 @@ ATTACKS: dict[str, Attack] = {
     "many fields in the log": Attack(
         {"messages": USER} | {f"k{i}": 1 for i in range(100_000)}, headers=ODD, settings={"log_requests": "parameters"}
     ),
+    "many messages": Attack({"messages": USER * 20_000}),
+    "many parts": Attack({"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 50_000}]}),
+    "many tools": Attack({"messages": USER, "tools": [TOOL | {"function": {"name": f"f{i}"}} for i in range(5_000)]}),
+    "a tool's long text": Attack(
+        {"messages": USER, "tools": [TOOL | {"function": {"name": "f", "description": "x" * 5_000_000}}]}
+    ),
+    "documents": Attack({"messages": USER, "documents": [{"text": "x" * 100}] * 20_000}),
+    "a variable of the template": Attack({"messages": USER, "chat_template_kwargs": {"x": [[1]] * 200_000}}),
+    "half a character among millions of escapes": Attack({"messages": [{"role": "user", "content": ESCAPES}]}),
+    "a prompt that cannot fit": Attack({"prompt": "x" * 10_000_000}, COMPLETIONS),
+    "many prompts": Attack({"prompt": ["word " * 300] * 1024, "max_tokens": 1}, COMPLETIONS),
+    "many choices": Attack({"prompt": ["x"] * 8, "n": 128, "max_tokens": 1}, COMPLETIONS),
+    "many ids": Attack({"prompt": [1] * 500_000}, COMPLETIONS),
+    "a text to tokenize": Attack({"prompt": "x" * 30_000, "return_token_strs": True}, "/tokenize"),
+    "ids to decode": Attack({"tokens": [65] * 500_000}, "/detokenize"),
+    "a count of tokens": Attack({"messages": USER * 20_000}, "/v1/messages/count_tokens"),
 }
 
 

@@ -25,6 +25,7 @@ from paraserve.generation.constraint import ConstraintBuilder
 from paraserve.generation.detokenize import reply_vocabulary
 from paraserve.generation.sampling import model_defaults
 from paraserve.policies.table import Policies
+from paraserve.prompt.bound import PromptBound
 from paraserve.prompt.chat import ChatPrompt, PromptSettings
 from paraserve.prompt.state import StartMarkers
 from paraserve.prompt.template import ChatTemplate
@@ -140,15 +141,17 @@ def join(
 ) -> Deployment:
     """A deployment of an engine that has been started."""
     tokenizer, info = checkpoint.tokenizer, engine.info
-    chat = _chat_prompt(settings, checkpoint, format, info) if checkpoint.templates else None
-    format = _with_lead(format, chat)
     limits = [n for n in (settings.context_length, info.context_length, checkpoint.context_length) if n]
+    bound = PromptBound.of(tokenizer, min(limits))
+    chat = _chat_prompt(settings, checkpoint, format, info, bound) if checkpoint.templates else None
+    format = _with_lead(format, chat)
     return Deployment(
         settings=settings,
         policies=Policies(settings, str(model_path)),
         engine=engine,
         tokenizer=tokenizer,
         vocabulary=reply_vocabulary(tokenizer, format, info.eos_token_ids | checkpoint.eos_token_ids),
+        bound=bound,
         chat=chat,
         format=format,
         markers=StartMarkers.of(format),
@@ -156,7 +159,7 @@ def join(
             format, info, tokenizer.added_tokens, lenient=settings.unsupported_schema_keywords == "drop"
         ),
         names=settings.served_model_name or (model_path.stem if model_path.suffix == ".gguf" else model_path.name,),
-        context_length=min(limits),
+        context_length=bound.context_length,
         sampling_defaults=model_defaults(checkpoint.generation_config),
     )
 
@@ -167,7 +170,9 @@ def _with_lead(format: Format, chat: ChatPrompt | None) -> Format:
     return replace(format, lead=takes.content_lead) if takes is not None and not format.lead else format
 
 
-def _chat_prompt(settings: ServerSettings, checkpoint: Checkpoint, format: Format, info: EngineInfo) -> ChatPrompt:
+def _chat_prompt(
+    settings: ServerSettings, checkpoint: Checkpoint, format: Format, info: EngineInfo, bound: PromptBound
+) -> ChatPrompt:
     return ChatPrompt(
         checkpoint,
         settings=PromptSettings(
@@ -179,4 +184,5 @@ def _chat_prompt(settings: ServerSettings, checkpoint: Checkpoint, format: Forma
         markers=StartMarkers.of(format),
         media=info.media,
         ids=format.ids,
+        bound=bound,
     )

@@ -5,7 +5,6 @@ Built once at start and read by every request; it holds no state of a request.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,8 @@ from paraserve.formats.types import ReplyStart
 from paraserve.generation.constraint import ConstraintBuilder
 from paraserve.generation.detokenize import ReplyVocabulary
 from paraserve.policies.table import Policies
+from paraserve.preparation import Preparation
+from paraserve.prompt.bound import PromptBound
 from paraserve.prompt.chat import ChatPrompt
 from paraserve.prompt.state import StartMarkers, reply_start
 from paraserve.protocol.error_codes import ErrorCode
@@ -24,8 +25,6 @@ from paraserve.secrets import client_text
 from paraserve.settings import ServerSettings
 from paraserve.tokenizers.base import Tokenizer
 
-SHORT_TEXT = 2_000
-"""Characters that are tokenized without leaving the event loop."""
 _LONGEST_MODEL = 200
 """Characters of a model's name that are shown."""
 _TAIL = 64
@@ -36,6 +35,7 @@ _TAIL = 64
 class Deployment:
     """Args:
     names: what clients may call the model; the first is shown where the request named none.
+    bound: of the prompts that may fit.
     chat: None where the model has no chat template.
     context_length: tokens of prompt and reply together.
     sampling_defaults: of the model's ``generation_config``.
@@ -46,6 +46,7 @@ class Deployment:
     engine: Engine
     tokenizer: Tokenizer
     vocabulary: ReplyVocabulary
+    bound: PromptBound
     chat: ChatPrompt | None
     format: Format
     markers: StartMarkers
@@ -55,6 +56,7 @@ class Deployment:
     sampling_defaults: Mapping[str, float] = field(default_factory=dict)
     created: int = field(default_factory=lambda: int(time.time()))
     availability: Availability = field(default_factory=Availability)
+    preparation: Preparation = field(default_factory=Preparation)
 
     def asked_model(self, requested: str | None) -> str:
         """The model that a request is for, by name or by default, as log and trace show it: a name that is not served
@@ -76,18 +78,16 @@ class Deployment:
             code=ErrorCode.MODEL_NOT_FOUND,
         )
 
-    async def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        """Token ids of a plain prompt; a long one is tokenized off the event loop."""
-        if len(text) <= SHORT_TEXT:
-            return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
-        return await asyncio.to_thread(self.tokenizer.encode, text, add_special_tokens=add_special_tokens)
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Token ids of a plain prompt. Raises `PromptError` for one that cannot fit."""
+        self.bound.check(text, "prompt")
+        return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
 
     def start_of_text(self, token_ids: Sequence[int]) -> ReplyStart:
         """Where a plain prompt leaves the model."""
         return reply_start(self.tokenizer.decode(token_ids[-_TAIL:]), self.markers)
 
     async def close(self) -> None:
-        """Stop the engine and let the prompt's threads end."""
+        """Stop the engine and let the threads end."""
         await self.engine.stop()
-        if self.chat is not None:
-            self.chat.close()
+        self.preparation.close()

@@ -105,7 +105,7 @@ async def test_refusals_count_by_status_and_by_code(fields: dict[str, Any], stat
 
 async def test_an_error_without_a_code_counts_by_its_status() -> None:
     class Refusing:
-        async def prepare_async(self, request: object, **options: object) -> None:
+        def prepare(self, request: object, **options: object) -> None:
             raise RequestError("no", status=418)
 
     served = deployment(engine())

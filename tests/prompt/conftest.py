@@ -1,6 +1,6 @@
 """The way from a template's text to a `ChatPrompt`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,8 @@ from tests.prompt.byte_tokenizer import ByteTokenizer
 
 
 @pytest.fixture
-def make_prompt() -> Iterator[Callable[..., ChatPrompt]]:
+def make_prompt() -> Callable[..., ChatPrompt]:
     """`ChatPrompt` of a template's text; keyword arguments go through."""
-    made: list[ChatPrompt] = []
 
     def make(source: str, *, tokenizer: Any = None, special_tokens: Any = None, **arguments: Any) -> ChatPrompt:
         checkpoint = Checkpoint(
@@ -24,10 +23,6 @@ def make_prompt() -> Iterator[Callable[..., ChatPrompt]]:
             templates={"default": source},
             special_tokens=special_tokens or {"bos_token": "<s>", "eos_token": "</s>"},
         )
-        prompt = ChatPrompt(checkpoint, markers=StartMarkers((("<think>", "</think>"),)), **arguments)
-        made.append(prompt)
-        return prompt
+        return ChatPrompt(checkpoint, markers=StartMarkers((("<think>", "</think>"),)), **arguments)
 
-    yield make
-    for prompt in made:
-        prompt.close()
+    return make

@@ -72,9 +72,7 @@ def prompts():
     for name, source in TEMPLATES.items():
         templates = {"default": source}
         made[name] = ChatPrompt(Checkpoint(name, ByteTokenizer(), templates))
-    yield made
-    for prompt in made.values():
-        prompt.close()
+    return made
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

@@ -1,6 +1,5 @@
 """Going on with an assistant's message: every real template that reasons, in every mode, with every kind of prefill."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,7 +45,7 @@ class Model:
 
 
 @pytest.fixture(scope="module")
-def models(shared_assets: Path) -> Iterator[dict[str, Model]]:
+def models(shared_assets: Path) -> dict[str, Model]:
     made = {}
     for path in sorted((shared_assets / "templates").glob("*.jinja")):
         source = path.read_text()
@@ -58,9 +57,7 @@ def models(shared_assets: Path) -> Iterator[dict[str, Model]]:
         prompt = ChatPrompt(checkpoint, markers=StartMarkers.of(format))
         made[path.stem] = Model(format, prompt, opening, closing)
     assert len(made) > 35
-    yield made
-    for model in made.values():
-        model.prompt.close()
+    return made
 
 
 def source_of(path: Path) -> str:

@@ -1,8 +1,6 @@
 """Faults that users of this kind of server reported, as behaviours of the prompt."""
 
-import asyncio
 import json
-import threading
 from pathlib import Path
 
 import msgspec
@@ -15,7 +13,6 @@ from paraserve.tokenizers.checkpoint import Checkpoint
 from tests.prompt.byte_tokenizer import ByteTokenizer
 from tests.prompt.own_templates import LISTS, PLAIN, STRICT
 from tests.prompt.requests import asked
-from tests.waiting import PATIENCE
 
 USER = {"role": "user", "content": "hi"}
 TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {}}}}]
@@ -403,32 +400,6 @@ def test_a_request_is_not_changed(make_prompt):
     before = json.dumps(messages)
     make_prompt(STRICT).prepare(asked(messages))
     assert json.dumps(messages) == before
-
-
-async def test_the_event_loop_keeps_running_while_long_conversations_render(make_prompt, monkeypatch):
-    """Each waits for what only the loop gives: on it, they would wait in vain."""
-    prompt, going_on, in_time = make_prompt(PLAIN), threading.Event(), []
-    prepare = ChatPrompt.prepare
-
-    def late(self, request, **options):
-        in_time.append(going_on.wait(PATIENCE))
-        return prepare(self, request, **options)
-
-    monkeypatch.setattr(ChatPrompt, "prepare", late)
-    texts = [{"role": role, "content": "word " * 125} for _ in range(10) for role in ("user", "assistant")]
-    asyncio.get_running_loop().call_later(0.01, going_on.set)
-    request = asked([*texts, USER], TOOLS * 40)
-    prepared = await asyncio.gather(*(prompt.prepare_async(request) for _ in range(8)))
-    assert {len(each.text) > 10_000 for each in prepared} == {True}
-    assert in_time == [True] * 8
-
-
-async def test_a_small_prompt_is_not_sent_through_the_pool(make_prompt):
-    prompt = make_prompt(PLAIN)
-    prompt.close()
-    assert (await prompt.prepare_async(asked([USER]))).text.startswith("[user]hi")
-    with pytest.raises(RuntimeError, match="shutdown"):
-        await prompt.prepare_async(asked([{"role": "user", "content": "x" * 5_000}]))
 
 
 def test_documents_reach_the_template(make_prompt):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Self
 
 import msgspec
@@ -57,7 +58,7 @@ class ChatTurn(Turn[ChatCompletionRequest]):
                 "This model has no chat template: use /v1/completions, or start the server with --chat-template.",
                 code=ErrorCode.CHAT_TEMPLATE_MISSING,
             )
-        return await chat.prepare_async(self.request, with_tools=bool(self.tools))
+        return await self.prepared(partial(chat.prepare, self.request, with_tools=bool(self.tools)))
 
     async def constraint(self, prompt: PreparedPrompt) -> Constraint | None:
         constraint = await super().constraint(prompt)

@@ -35,11 +35,18 @@ class CompletionTurn(Turn[CompletionRequest]):
     def read(cls, http: Request, body: bytes) -> Self:
         return cls(http, decode_completion(body), body)
 
+    @property
+    def choices(self) -> int:
+        return len(self.request.prompts) * super().choices
+
     async def prompts(self) -> list[PreparedPrompt]:
-        sent, n = self.request.prompts, self.request.n or 1
-        if len(sent) * n > MAX_CHOICES:
+        if self.choices > MAX_CHOICES:
             raise field_error("prompt", f"more than {MAX_CHOICES} choices in one request")
-        prompts = [await self._prompt(prompt) for prompt in sent]
+        return await self.prepared(self._prompts)
+
+    def _prompts(self) -> list[PreparedPrompt]:
+        sent, n = self.request.prompts, self.request.n or 1
+        prompts = [self._prompt(prompt) for prompt in sent]
         if self.request.echo:
             echoed = [
                 _echo(self.deployment, self.request, *pair)
@@ -48,10 +55,10 @@ class CompletionTurn(Turn[CompletionRequest]):
             self._echoed = [prompt for prompt in echoed for _ in range(n)]
         return prompts
 
-    async def _prompt(self, prompt: str | list[int]) -> PreparedPrompt:
+    def _prompt(self, prompt: str | list[int]) -> PreparedPrompt:
         """A prompt's token ids; a text gets what the tokenizer puts around a text (a BOS, where it has one)."""
         deployment = self.deployment
-        ids = await deployment.encode(prompt) if isinstance(prompt, str) else prompt
+        ids = deployment.encode(prompt) if isinstance(prompt, str) else prompt
         if not ids:
             raise field_error("prompt", "is empty, and this model has no token to start from")
         check_token_ids(ids, deployment.tokenizer.vocab_size, "prompt")

@@ -15,6 +15,7 @@ from paraserve.api.chat import ChatTurn
 from paraserve.api.decoders.anthropic import chat_form, name_places
 from paraserve.api.encoders.messages import Ends, MessagesFold, MessagesStream
 from paraserve.api.encoders.shape import Fold, ReplyShape, StreamEncoder
+from paraserve.api.replies import prepared
 from paraserve.engines.base import Sampling
 from paraserve.prompt.chat import PreparedPrompt
 from paraserve.protocol.anthropic import CountTokensRequest, InputTokens, decode_count_tokens, decode_messages
@@ -63,7 +64,10 @@ class MessagesTurn(ChatTurn):
 
 
 async def count_tokens(request: Request) -> Response:
-    turn = MessagesTurn(request, decode_count_tokens(await read_body(request)), generates=False)
+    body = await read_body(request)
+    turn = await prepared(
+        request, len(body), lambda: MessagesTurn(request, decode_count_tokens(body), body, generates=False)
+    )
     with turn.attributed():
         prompt = await turn.prompt()
     return json_response(InputTokens(len(prompt.token_ids)), headers=turn.headers)

@@ -1,4 +1,4 @@
-"""A reply's place among those that generate, and its run as the frames of a stream.
+"""Where a reply is prepared, its place among those that generate, and its run as the frames of a stream.
 
 By default the head of a stream goes out at once and an early failure is an event of the stream; the preflight policy
 holds the head until the first chunk is there, so that it has its true status.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 
 from paraserve.admission import Admission, Leave
+from paraserve.api.body import deployment_of
 from paraserve.api.encoders.shape import StreamEncoder
 from paraserve.api.errors import as_request_error
 from paraserve.api.keys import caller_of
@@ -21,9 +22,26 @@ from paraserve.engines.base import EngineError
 from paraserve.generation.events import ReplyEvent
 from paraserve.generation.run import Take
 from paraserve.observability.record import RequestRecord
+from paraserve.preparation import SMALL_BODY
+
+T = TypeVar("T")
 
 RunReply = Callable[[Take], Coroutine[Any, Any, None]]
 """Runs a reply, once; raises `EngineError`."""
+
+
+async def prepared(request: Request, size: int, work: Callable[[], T]) -> T:
+    """The result of ``work`` for a request of ``size`` bytes: off the event loop, where it is not small.
+
+    Raises:
+        ClientGone: the client left first; what waits for a thread is not begun then.
+    """
+    if size <= SMALL_BODY:
+        return work()
+    client = request.scope.get("client")
+    party = caller_of(request.scope) or (client and client[0])
+    preparation = deployment_of(request).preparation
+    return await unless_gone(request, preparation.run(party, size, work))
 
 
 def check_admission(request: Request) -> None:

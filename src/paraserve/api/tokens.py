@@ -5,7 +5,7 @@ Every answer comes from the code that serves the request itself, so it cannot di
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 
 from msgspec import UNSET
 from starlette.requests import Request
@@ -14,7 +14,9 @@ from starlette.responses import Response
 from paraserve.api.body import deployment_of, json_response, read_body
 from paraserve.api.chat import ChatTurn
 from paraserve.api.observed import record_of
+from paraserve.api.replies import prepared
 from paraserve.deployment import Deployment
+from paraserve.prompt.chat import PreparedPrompt
 from paraserve.protocol.chat import decode_chat
 from paraserve.protocol.sampling import check_token_ids
 from paraserve.protocol.tokenize import (
@@ -28,15 +30,20 @@ from paraserve.protocol.tokenize import (
 
 
 async def tokenize(request: Request) -> Response:
-    asked = decode_tokenize(await read_body(request))
+    body = await read_body(request)
+    asked = await prepared(request, len(body), partial(decode_tokenize, body))
     if asked.prompt is None:
-        turn = ChatTurn(request, asked, generates=False)
+        turn = await prepared(request, len(body), lambda: ChatTurn(request, asked, body, generates=False))
         with turn.attributed():
             prompt = await turn.prompt()
-        return _tokens(request, asked, prompt.token_ids, prompt.text)
+        return await turn.prepared(lambda: _tokens(request, asked, prompt.token_ids, prompt.text))
+    return await prepared(request, len(body), partial(_tokenize_text, request, asked, asked.prompt))
+
+
+def _tokenize_text(request: Request, asked: TokenizeRequest, text: str) -> Response:
     deployment = _reads_model(request, asked.model)
-    ids = await deployment.encode(asked.prompt, add_special_tokens=asked.add_special_tokens is not False)
-    return _tokens(request, asked, ids, asked.prompt)
+    ids = deployment.encode(text, add_special_tokens=asked.add_special_tokens is not False)
+    return _tokens(request, asked, ids, text)
 
 
 def _reads_model(request: Request, model: str | None) -> Deployment:
@@ -63,18 +70,28 @@ def _tokens(request: Request, asked: TokenizeRequest, ids: list[int], text: str)
 
 
 async def detokenize(request: Request) -> Response:
-    asked = decode_detokenize(await read_body(request))
+    body = await read_body(request)
+    return await prepared(request, len(body), partial(_detokenize, request, body))
+
+
+def _detokenize(request: Request, body: bytes) -> Response:
+    asked = decode_detokenize(body)
     tokenizer = _reads_model(request, asked.model).tokenizer
     check_token_ids(asked.tokens, tokenizer.vocab_size, "tokens")
-    text = await asyncio.to_thread(tokenizer.decode, asked.tokens, skip_special_tokens=asked.skip_special_tokens)
+    text = tokenizer.decode(asked.tokens, skip_special_tokens=asked.skip_special_tokens)
     return json_response(DetokenizeResponse(text=text, prompt=text))
 
 
 async def render_chat(request: Request) -> Response:
     """The prompt of a chat request, as it would be sent to the engine, and what was adapted on the way."""
-    turn = ChatTurn(request, decode_chat(await read_body(request)), generates=False)
+    body = await read_body(request)
+    turn = await prepared(request, len(body), lambda: ChatTurn(request, decode_chat(body), body, generates=False))
     with turn.attributed():
         prompt = await turn.prompt()
+    return await turn.prepared(lambda: _rendered(turn, prompt))
+
+
+def _rendered(turn: ChatTurn, prompt: PreparedPrompt) -> Response:
     rendered = RenderResponse(
         text=prompt.text,
         tokens=prompt.token_ids,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -26,7 +26,7 @@ from paraserve.api.encoders.shape import Fold, ReplyShape, StreamEncoder
 from paraserve.api.engine_fields import engine_extras, routing_hints
 from paraserve.api.errors import as_request_error
 from paraserve.api.observed import record_of
-from paraserve.api.replies import RunReply, StreamedReply, admitted, check_admission
+from paraserve.api.replies import RunReply, StreamedReply, admitted, check_admission, prepared
 from paraserve.api.streams import EventStream, unless_gone
 from paraserve.engines.base import Constraint, EngineError, EngineRequest, Sampling
 from paraserve.formats.types import ToolSpec
@@ -47,6 +47,10 @@ from paraserve.protocol.errors import RequestError, field_error
 from paraserve.protocol.unserved import check_served
 
 NORMALIZATIONS_HEADER = "x-paraserve-normalizations"
+
+T = TypeVar("T")
+BYTES_OF_A_CHOICE = 512
+"""As much as so many bytes of body a further choice costs to prepare."""
 
 Asked = TypeVar("Asked", bound=ChatCompletionRequest | CompletionRequest)
 
@@ -133,15 +137,18 @@ class Turn(ABC, Generic[Asked]):
     @classmethod
     async def respond(cls, http: Request) -> ASGIApp:
         """The endpoint."""
-        turn = cls.read(http, await read_body(http))
+        body = await read_body(http)
+        turn = await prepared(http, len(body), partial(cls.read, http, body))
         with turn.attributed():
             return await turn.reply()
 
     async def reply(self) -> ASGIApp:
         """The response. Raises what any step raises."""
         prompts = await self.prompts()
-        sampled = [(prompt, self.sampling(prompt), await self.constraint(prompt)) for prompt in prompts]
-        runs = self.runs(sampled)
+        samplings = await self.prepared(lambda: [self.sampling(prompt) for prompt in prompts])
+        constraints = [await self.constraint(prompt) for prompt in prompts]
+        sampled = list(zip(prompts, samplings, constraints, strict=True))
+        runs = await self.prepared(partial(self.runs, sampled))
         shape = self.shape(prompts, len(runs))
         self.ledger.log(self.id)
         self.notes = (*self.notes, *prompts[0].normalizations)
@@ -150,6 +157,15 @@ class Turn(ABC, Generic[Asked]):
         if self.request.stream:
             return await self._streamed(run, self.encoder(shape))
         return await self._whole(run, self.fold(shape))
+
+    async def prepared(self, work: Callable[[], T]) -> T:
+        """The result of a step, off the event loop where the request is not small: its body, or what it asks for."""
+        return await prepared(self.http, len(self.body) + BYTES_OF_A_CHOICE * (self.choices - 1), work)
+
+    @property
+    def choices(self) -> int:
+        """How many it asks for."""
+        return self.request.n or 1
 
     def sampling(self, prompt: PreparedPrompt) -> Sampling:
         """Every sampling value of a prompt's replies, the limit included.
@@ -331,18 +347,17 @@ class Turn(ABC, Generic[Asked]):
 
     @contextmanager
     def attributed(self) -> Iterator[None]:
-        """A failure inside names the policies that had changed the request, as the reply would have. An engine that
-        counts a prompt longer than we did is told like our own count."""
+        """A failure inside names the policies that had changed the request, as the reply would have. A prompt
+        that cannot fit, or that an engine counts longer than we did, is told like our own count."""
         try:
             yield
         except (RequestError, EngineError, PromptError) as error:
             failure = as_request_error(error)
-            if isinstance(error, EngineError):
-                if self.request.stream:  # only the preflight brings it here
-                    self.ledger.used("preflight", False, self.rules.preflight)
-                if error.code == ErrorCode.CONTEXT_LENGTH_EXCEEDED:
-                    failure.status = self.rules.overflow_status
+            if isinstance(error, EngineError) and self.request.stream:  # only the preflight brings it here
+                self.ledger.used("preflight", False, self.rules.preflight)
             if failure.code == ErrorCode.CONTEXT_LENGTH_EXCEEDED:
+                if not isinstance(error, RequestError):
+                    failure.status = self.rules.overflow_status
                 self.ledger.used("overflow_status", 400, failure.status)
             failure.headers.update(self.ledger.headers)
             raise failure from error

@@ -7,19 +7,16 @@ construction, so that requests may be prepared in many threads at once, and what
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
 from paraserve.engines.base import MediaItem
 from paraserve.formats.spec import IdStyle
 from paraserve.formats.types import ReplyStart
+from paraserve.prompt.bound import PromptBound
 from paraserve.prompt.capabilities import TemplateCapabilities, probe_template
 from paraserve.prompt.errors import PromptError
 from paraserve.prompt.facts import PromptFacts, TokenizerFacts
@@ -37,13 +34,6 @@ from paraserve.protocol.error_codes import ErrorCode
 from paraserve.tokenizers.checkpoint import DEFAULT_TEMPLATE, TOOL_TEMPLATE, Checkpoint
 
 log = logging.getLogger(__name__)
-
-SMALL_PROMPT_CHARS = 4_000
-"""Up to this size a prompt is prepared on the event loop (about half a millisecond); above it, in the pool."""
-TOOL_CHARS = 500
-"""What one declared tool counts for."""
-MAX_WORKERS = 4
-"""Rendering holds Python's lock: more threads would only take turns, and delay the event loop by each turn."""
 
 NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 
@@ -92,7 +82,7 @@ class ChatPrompt:
         markers: StartMarkers | None = None,
         media: frozenset[str] = frozenset(),
         ids: IdStyle = "generic",
-        workers: int | None = None,
+        bound: PromptBound | None = None,
     ) -> None:
         """
         Args:
@@ -101,7 +91,7 @@ class ChatPrompt:
             markers: what of the model's format says where a reply starts.
             media: kinds of media that the engine takes.
             ids: how the model spells the ids of its calls.
-            workers: threads for prompts that are not small; by default as the machine has cores, at most 4.
+            bound: of what may fit; by default every text is tokenized.
         """
         self._checkpoint = checkpoint
         self._settings = settings or PromptSettings()
@@ -118,12 +108,7 @@ class ChatPrompt:
             name: HistoryAdapter(takes, lenient_arguments=self._settings.lenient_arguments, ids=ids)
             for name, takes in self.capabilities.items()
         }
-        threads = workers or min(MAX_WORKERS, os.cpu_count() or 1)
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="prompt")
-
-    def close(self) -> None:
-        """Let the pool's threads end."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._bound = bound
 
     def nearest_effort(self, effort: str) -> str:
         """The reasoning effort that the model takes for one of another API."""
@@ -142,13 +127,6 @@ class ChatPrompt:
             template_kwargs=dict(self._settings.template_kwargs),
             templates=dict(self.capabilities),
         )
-
-    async def prepare_async(self, request: ChatCompletionRequest, *, with_tools: bool = True) -> PreparedPrompt:
-        """`prepare`, in a thread where the prompt is not small."""
-        prepare = partial(self.prepare, request, with_tools=with_tools)
-        if _estimated_chars(request) <= SMALL_PROMPT_CHARS:
-            return prepare()
-        return await asyncio.get_running_loop().run_in_executor(self._pool, prepare)
 
     def prepare(self, request: ChatCompletionRequest, *, with_tools: bool = True) -> PreparedPrompt:
         """The prompt of a request, of which nothing is changed.
@@ -205,6 +183,8 @@ class ChatPrompt:
         )
 
     def _tokenize(self, text: str, notes: dict[str, None]) -> tuple[list[int], str]:
+        if self._bound is not None:
+            self._bound.check(text)
         try:
             return self._checkpoint.tokenizer.encode(text), text
         except UnicodeEncodeError:
@@ -287,23 +267,6 @@ def _allowed(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
                 f"chat_template_kwargs.{name}",
             )
     return kwargs
-
-
-def _estimated_chars(request: ChatCompletionRequest) -> int:
-    """Characters that will be rendered, near enough: everything long is counted."""
-    size = len(request.tools or ()) * TOOL_CHARS
-    for message in request.messages:
-        content = message.get("content")
-        if isinstance(content, str):
-            size += len(content)
-        elif isinstance(content, list):
-            size += sum(len(str(part.get("text", ""))) for part in content if isinstance(part, Mapping))
-        for name in ("reasoning_content", "reasoning", "tool_calls"):
-            if message.get(name):
-                size += len(str(message[name]))
-        if size > SMALL_PROMPT_CHARS:
-            break
-    return size
 
 
 def _report(name: str, takes: TemplateCapabilities) -> None:

@@ -16,10 +16,9 @@ from paraserve.protocol.errors import RequestError, from_validation
 
 T = TypeVar("T")
 
-_ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
-)
-"""One escape of a JSON text, a whole pair as one; the group is half of a pair."""
+_SURROGATES = re.compile(rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|[89a-fA-F][0-9a-fA-F]{2})")
+"""What looks like an escaped pair, or a half of one: an escape only where its backslash is not itself escaped."""
+_HALF, _BACKSLASH, _REPLACEMENT = len(rb"\ud800"), ord("\\"), rb"\ufffd"
 
 
 def decode_body(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
@@ -48,4 +47,14 @@ def _decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
 
 def with_whole_characters(body: bytes) -> bytes:
     """A JSON text in which each escaped half of a surrogate pair is the escape of U+FFFD; all else is as it was."""
-    return _ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], body)
+
+    def whole(found: re.Match[bytes]) -> bytes:
+        start = ahead = found.start()
+        while ahead and body[ahead - 1] == _BACKSLASH:
+            ahead -= 1
+        is_pair = len(found[0]) > _HALF
+        if (start - ahead) % 2:  # the text of an escape, and what follows it is half of a pair
+            return found[0][:_HALF] + (_REPLACEMENT if is_pair else b"")
+        return found[0] if is_pair else _REPLACEMENT
+
+    return _SURROGATES.sub(whole, body)
