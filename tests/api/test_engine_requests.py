@@ -214,3 +214,26 @@ async def test_a_schema_of_arguments_by_another_name_is_no_tool_without_argument
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, f"{level}.{name}")
         function["parameters"] = {"type": "object"}
         assert (await post(http, tools=[tool])).status_code == 200, "what is read says what it takes"
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("seeds", "fields", "named"),
+    [
+        (False, {"seed": 7}, "seed_not_used"),
+        (False, {"seed": 7, "temperature": 0}, None),
+        (False, {}, None),
+        (True, {"seed": 7}, None),
+    ],
+)
+async def test_a_seed_that_the_engine_does_not_read_is_named(
+    path: str, stream: bool, seeds: bool, fields: dict[str, Any], named: str | None
+) -> None:
+    """SGLang samples by seeds only where it runs deterministically; a greedy reply repeats without one."""
+    asked = {**fields, **({"prompt": "hi"} if path == COMPLETIONS else {})}
+    async with client(deployment(engine(seeds=seeds))) as http:
+        response = await post(http, path, stream=stream, **asked)
+        assert (await http.get("/server_info")).json()["engine"]["seeds"] is seeds
+    assert response.status_code == 200
+    assert response.headers.get("x-paraserve-normalizations") == named

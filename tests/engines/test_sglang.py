@@ -246,6 +246,19 @@ async def test_server_without_a_tokenizer_has_no_constraints_and_no_min_tokens()
         assert fake.requests == []
 
 
+@pytest.mark.parametrize("deterministic", [False, True])
+async def test_seeds_are_claimed_where_the_server_reads_them_and_said_to_be_none_elsewhere(
+    deterministic: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "paraserve")
+    async with connected(FakeSGLang(arguments=Arguments(deterministic=deterministic))) as engine:
+        assert engine.info.seeds is deterministic
+        assert ("--enable-deterministic-inference" in caplog.text) is not deterministic
+        sampling = Sampling(12, temperature=1.0, seed=7)
+        first, second = [ids_of(await collect(engine, ask(sampling=sampling))) for _ in range(2)]
+        assert (first == second) is deterministic
+
+
 BIASED = Sampling(max_tokens=12, temperature=0.0, logit_bias={5: -100.0})
 TAG = Constraint("structural_tag", '{"type": "structural_tag", "format": {"type": "const_string", "value": "a"}}')
 

@@ -72,8 +72,9 @@ async def test_what_was_adapted_in_the_prompt_is_named(log: Lines) -> None:
     messages = [{"role": "developer", "content": "be brief"}, *USER]
     async with client(deployment(engine())) as http:
         rendered = (await post(http, "/v1/chat/completions/render", messages=messages)).json()
-        await post(http, messages=messages)
+        response = await post(http, messages=messages)
     assert rendered["normalizations"]
+    assert response.headers["x-paraserve-normalizations"] == ", ".join(rendered["normalizations"])
     assert requests(log)[-1]["normalizations"] == rendered["normalizations"]
 
 

@@ -29,6 +29,8 @@ class EngineFacts(msgspec.Struct, frozen=True, kw_only=True):
     max_logprobs: int
     logit_bias: bool
     cache_salts: bool
+    seeds: bool
+    """A seed makes a reply repeatable."""
     media: list[str]
 
 

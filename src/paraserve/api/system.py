@@ -118,6 +118,7 @@ async def server_info(request: Request) -> Response:
             max_logprobs=info.max_logprobs,
             logit_bias=info.logit_bias,
             cache_salts=info.cache_salts,
+            seeds=info.seeds,
             media=sorted(info.media),
         ),
         prompt=deployment.chat.facts() if deployment.chat is not None else None,

@@ -151,7 +151,7 @@ class Turn(ABC, Generic[Asked]):
         runs = await self.prepared(partial(self.runs, sampled))
         shape = self.shape(prompts, len(runs))
         self.ledger.log(self.id)
-        self.notes = (*self.notes, *prompts[0].normalizations)
+        self.notes = (*self.notes, *prompts[0].normalizations, *self._unused(sampled[0][1]))
         self.record.begin(self.id, runs, self.ledger, prompts=len(prompts), normalizations=self.notes)
         run = partial(run_reply, self.deployment.engine, runs, prompts=len(prompts))
         if self.request.stream:
@@ -195,6 +195,11 @@ class Turn(ABC, Generic[Asked]):
             vocab_size=self.deployment.tokenizer.vocab_size,
             end_ids=self.deployment.vocabulary.end_ids,
         )
+
+    def _unused(self, sampling: Sampling) -> Sequence[str]:
+        """Names of the sampling values that the engine has no use for, and that would make a difference."""
+        seeded = sampling.seed is not None and sampling.temperature > 0
+        return () if self.deployment.engine.info.seeds or not seeded else ("seed_not_used",)
 
     async def constraint(self, prompt: PreparedPrompt) -> Constraint | None:
         """What a reply must match. Raises `RequestError` where it cannot be enforced."""

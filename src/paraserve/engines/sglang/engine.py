@@ -83,6 +83,13 @@ class SGLangEngine(RemoteEngine):
                 "extra fields and data-parallel ranks may get lost",
                 self.http.base_url,
             )
+        # Not told by a router, or by an SGLang that knows no seeds yet.
+        deterministic = bool(server.get("enable_deterministic_inference"))
+        if not deterministic:
+            logger.info(
+                "seeds have no effect: SGLang at %s reads them with --enable-deterministic-inference only",
+                self.http.base_url,
+            )
         whole_length, prompt_length = limits(server, self.facts.context_length)
         return EngineInfo(
             context_length=whole_length,
@@ -97,6 +104,7 @@ class SGLangEngine(RemoteEngine):
             logit_bias=whole,
             cache_salts=whole,
             min_tokens=tokenizer,
+            seeds=deterministic,
         )
 
     async def identify(self) -> str:
