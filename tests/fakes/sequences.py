@@ -80,11 +80,11 @@ class FakeModel:
     dice: Iterator[int] = field(default_factory=itertools.count)
     _slots: asyncio.Semaphore | None = None
 
-    def reply_ids(self, prompt: Sequence[int]) -> list[int]:
-        """What greedy sampling gives: any length, no end token, another one for another prompt."""
+    def reply_ids(self, prompt: Sequence[int], length: int = 512) -> list[int]:
+        """What greedy sampling gives: no end token, another one for another prompt."""
         state = sum((index + 1) * token for index, token in enumerate(prompt)) + 7
         ids = []
-        for _ in range(512):
+        for _ in range(length):
             state = (state * 1103515245 + 12345) % (1 << 31)
             ids.append(10 + (state >> 8) % 800)
         return ids
@@ -127,10 +127,10 @@ class FakeModel:
             steps.put_nowait(Step([], ids, "abort"))
 
     def _batches(self, prompt: list[int], params: dict[str, Any]) -> list[list[int]]:
-        ids = self.reply_ids(prompt)
         if params.get("temperature", 0.0) > 0.0:
             seed = params.get("seed")
-            ids = self.reply_ids([*prompt, next(self.dice) if seed is None else seed])
+            prompt = [*prompt, next(self.dice) if seed is None else seed]
+        ids = self.reply_ids(prompt, params["max_tokens"])
         if self.behaviour.eos_after is not None and not params["ignore_eos"]:
             ids = [*ids[: self.behaviour.eos_after], EOS]
         ids = ids[: params["max_tokens"]]

@@ -82,7 +82,7 @@ class FakeSGLang:
         }
 
     def server_info(self) -> dict[str, Any]:
-        return {**self.arguments.told(), "version": "0.5.23"}
+        return {**self.arguments.told(), "version": "0.5.23", "frontend": "rust" if self.rust else "python"}
 
     def abort(self, rid: str) -> None:
         self.aborts.append(rid)
@@ -127,8 +127,8 @@ class FakeSGLang:
         """What the sequence obeys of what was sent."""
         params = body["sampling_params"]
         limit = self.arguments.reply_limit(len(body["input_ids"]), params["max_new_tokens"])
-        obeyed = {**params, "max_tokens": 1 if self.prefill else limit}
-        if params.get("ignore_eos"):
+        obeyed = {"stop_token_ids": [], **params, "max_tokens": 1 if self.prefill else limit}
+        if params["ignore_eos"]:
             obeyed["stop_token_ids"] = []
         if self.arguments.deterministic:
             obeyed["seed"] = params.get("sampling_seed")
