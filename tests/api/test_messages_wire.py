@@ -11,7 +11,7 @@ import pytest
 from paraserve.api.call_ids import restored_id, safe_id
 from paraserve.engines.base import EngineError
 from tests.api.wire import CHAT
-from tests.toy import client, deployment, engine, reply
+from tests.toy import TEMPLATE, client, deployment, engine, reply
 
 MESSAGES = "/v1/messages"
 COUNT = "/v1/messages/count_tokens"
@@ -363,3 +363,36 @@ def test_an_id_comes_back_as_the_model_wrote_it(call_id: str) -> None:
     sent = safe_id(call_id)
     assert all(sign.isascii() and (sign.isalnum() or sign in "_-") for sign in sent)
     assert restored_id(sent) == call_id
+
+
+WITHOUT_SWITCH = "\n".join(line for line in TEMPLATE.split("\n") if "thinking" not in line)
+
+
+@pytest.mark.parametrize(("template", "opened"), [(TEMPLATE, ""), (WITHOUT_SWITCH, "<think>")])
+@pytest.mark.parametrize("chunk", [1, 700])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_thinking_budget_ends_the_thought_and_the_answer_follows(
+    chunk: int, stream: bool, template: str, opened: str
+) -> None:
+    scripted = engine(reply(opened + "h" * 3000, chunk_sizes=(chunk,)), reply("Hi.", chunk_sizes=(chunk,)))
+    async with client(deployment(scripted, template=template)) as http:
+        thinking = {"type": "enabled", "budget_tokens": 1024}
+        response = await post(http, max_tokens=2000, thinking=thinking, stream=stream)
+    body = accumulated(events(response.text)) if stream else response.json()
+    thought, answer = body["content"]
+    assert (set(thought["thinking"]), answer) == ({"h"}, {"type": "text", "text": "Hi."})
+    assert len(thought["thinking"]) == 1024 - bool(opened)
+    first, second = scripted.requests
+    made = len(second.token_ids) - len(first.token_ids)
+    assert second.sampling.max_tokens == 2000 - made
+    assert body["usage"]["output_tokens"] == made + 4
+    assert body["usage"]["input_tokens"] == len(first.token_ids)
+
+
+@pytest.mark.parametrize("text", ["<think>Hm.</think>" + "x" * 1500, "x" * 1500])
+async def test_what_is_no_reasoning_is_not_counted_against_a_budget(text: str) -> None:
+    scripted = engine(reply(text))
+    async with client(deployment(scripted, template=WITHOUT_SWITCH)) as http:
+        body = (await post(http, max_tokens=2000, thinking={"type": "adaptive", "budget_tokens": 1024})).json()
+    assert body["content"][-1]["text"] == "x" * 1500
+    assert len(scripted.requests) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Self
 
@@ -15,6 +16,7 @@ from paraserve.engines.base import Constraint
 from paraserve.formats.output import parser_for
 from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.generation.choice import TextParser
+from paraserve.generation.thinking_budget import ThinkingBudget
 from paraserve.prompt.chat import PreparedPrompt
 from paraserve.protocol.chat import ChatCompletionRequest, decode_chat
 from paraserve.protocol.error_codes import ErrorCode
@@ -25,6 +27,8 @@ from paraserve.protocol.tools import CHOICE_WORDS, check_tools, tool_choice_in_f
 class ChatTurn(Turn[ChatCompletionRequest]):
     policies = "chat"
     id_prefix = "chatcmpl"
+    budget_tokens: int | None = None
+    """Most tokens of reasoning, where the request says so."""
 
     def __init__(
         self, http: Request, sent: ChatCompletionRequest, body: bytes = b"", *, generates: bool = True
@@ -69,6 +73,20 @@ class ChatTurn(Turn[ChatCompletionRequest]):
                 ErrorCode.UNSUPPORTED_PARAMETER,
             )
         return constraint
+
+    async def thinking_budget(self, prompt: PreparedPrompt) -> ThinkingBudget | None:
+        reasoning = self.deployment.format.reasoning
+        if self.budget_tokens is None or reasoning is None or prompt.start is ReplyStart.CONTENT:
+            return None
+        tokenizer, close = self.deployment.tokenizer, reasoning.close.strip()
+        return ThinkingBudget(
+            tokens=self.budget_tokens,
+            open="" if prompt.start is ReplyStart.REASONING else reasoning.open.strip(),
+            close=close,
+            close_ids=tokenizer.encode(close + self.deployment.format.lead),
+            constraint=await super().constraint(replace(prompt, start=ReplyStart.CONTENT)),
+            token_bytes=tokenizer.token_bytes,
+        )
 
     def _answer_begun(self, prompt: PreparedPrompt) -> bool:
         """Whether the prompt already holds a part of the answer: more than reasoning."""

@@ -32,6 +32,9 @@ class MessagesTurn(ChatTurn):
         super().__init__(http, form.request, body, generates=generates)
         self.notes = (*form.notes, *self.fit_effort())
         self.rules = replace(self.rules, clamp_max_tokens=True)
+        self.budget_tokens = sent.thinking.budget_tokens if sent.thinking is not None else None
+        if self.budget_tokens is not None and self.deployment.format.reasoning is None:
+            self.notes = (*self.notes, "thinking_budget_not_enforced")
 
     @classmethod
     def read(cls, http: Request, body: bytes) -> Self:

@@ -37,6 +37,7 @@ from paraserve.generation.limits import check_min_tokens, output_limit
 from paraserve.generation.plan import closing_markers, engine_name, may_reason
 from paraserve.generation.run import EngineRun, run_reply
 from paraserve.generation.sampling import resolve_sampling
+from paraserve.generation.thinking_budget import ThinkingBudget
 from paraserve.policies.base import Endpoint
 from paraserve.prompt.chat import PreparedPrompt
 from paraserve.prompt.errors import PromptError
@@ -147,7 +148,8 @@ class Turn(ABC, Generic[Asked]):
         prompts = await self.prompts()
         samplings = await self.prepared(lambda: [self.sampling(prompt) for prompt in prompts])
         constraints = [await self.constraint(prompt) for prompt in prompts]
-        sampled = list(zip(prompts, samplings, constraints, strict=True))
+        budgets = [await self.thinking_budget(prompt) for prompt in prompts]
+        sampled = list(zip(prompts, samplings, constraints, budgets, strict=True))
         runs = await self.prepared(partial(self.runs, sampled))
         shape = self.shape(prompts, len(runs))
         self.ledger.log(self.id)
@@ -214,7 +216,13 @@ class Turn(ABC, Generic[Asked]):
         )
         return await self.deployment.constraints.build(wanted)
 
-    def runs(self, sampled: Sequence[tuple[PreparedPrompt, Sampling, Constraint | None]]) -> list[EngineRun]:
+    async def thinking_budget(self, prompt: PreparedPrompt) -> ThinkingBudget | None:
+        """How many tokens a reply's reasoning may take; None: as many as the model wants."""
+        return None
+
+    def runs(
+        self, asked: Sequence[tuple[PreparedPrompt, Sampling, Constraint | None, ThinkingBudget | None]]
+    ) -> list[EngineRun]:
         """One for each choice, prompt by prompt.
 
         A request's seed is moved by one for each further choice of a prompt, so that they differ and still repeat.
@@ -223,11 +231,11 @@ class Turn(ABC, Generic[Asked]):
         logprobs, routing = self._alternatives(), routing_hints(self.request, scope, settings)
         extras = engine_extras(self.body, self.request, scope, settings)
         runs: list[EngineRun] = []
-        for prompt, sampling, constraint in sampled:
+        for prompt, sampling, constraint, budget in asked:
             for of_prompt in range(self.request.n or 1):
                 if of_prompt and sampling.seed is not None:
                     sampling = replace(sampling, seed=(sampling.seed + 1) % 2**32)
-                asked = EngineRequest(
+                request = EngineRequest(
                     request_id=engine_name(self.id, len(runs), self.record.id),
                     token_ids=prompt.token_ids,
                     sampling=sampling,
@@ -239,7 +247,7 @@ class Turn(ABC, Generic[Asked]):
                     routing=routing,
                     extras=extras,
                 )
-                runs.append(EngineRun(asked, self._choice(len(runs), prompt, sampling)))
+                runs.append(EngineRun(request, self._choice(len(runs), prompt, sampling), budget))
         return runs
 
     def _choice(self, index: int, prompt: PreparedPrompt, sampling: Sampling) -> Choice:

@@ -7,13 +7,14 @@ has been closed. If one choice fails the request fails.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from paraserve.engines.base import Engine, EngineChunk, EngineError, EngineRequest, TokenLogprob
 from paraserve.generation.choice import Choice
 from paraserve.generation.events import GeneratedToken, PromptScored, ReplyEvent, Usage
 from paraserve.generation.ready import ReadyChunks
+from paraserve.generation.thinking_budget import ThinkingBudget
 from paraserve.generation.timings import Timings
 from paraserve.protocol.error_codes import ErrorCode
 
@@ -28,7 +29,12 @@ class EngineRun:
 
     request: EngineRequest
     choice: Choice
+    budget: ThinkingBudget | None = None
+    """Where reasoning may take only so many tokens."""
     timings: Timings = field(default_factory=Timings)
+
+    def chunks(self, engine: Engine) -> AsyncIterator[EngineChunk]:
+        return engine.generate(self.request) if self.budget is None else self.budget.generate(engine, self.request)
 
 
 async def run_reply(engine: Engine, runs: Sequence[EngineRun], take: Take, *, prompts: int = 1) -> None:
@@ -60,7 +66,7 @@ async def _generate(engine: Engine, run: EngineRun, take: Take) -> list[ReplyEve
     """Run one choice. Returns its last events, which are still to be handed on."""
     choice, timings = run.choice, run.timings
     timings.ask()
-    ready = ReadyChunks(engine.generate(run.request))
+    ready = ReadyChunks(run.chunks(engine))
     events: list[ReplyEvent] = []
     try:
         while chunks := await ready:
