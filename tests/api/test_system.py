@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 
 import pytest
 
 from paraserve import __version__
+from paraserve.api.system import TOKEN_SECONDS
 from paraserve.engines.base import EngineError
+from paraserve.engines.scripted.engine import ScriptedEngine
 from tests.api.wire import CHAT, COMPLETIONS, post
 from tests.toy import client, deployment, engine, reply
 
@@ -36,6 +40,41 @@ async def test_health_is_503_while_an_engine_that_the_server_looks_after_is_gone
         assert "SIGKILL" in response.json()["error"]["message"]
         served.availability.away = ""
         assert (await http.get("/health")).status_code == 200
+
+
+async def until_running(scripted: ScriptedEngine) -> None:
+    async with asyncio.timeout(5):
+        while not scripted.running:  # noqa: ASYNC110 - the engine has no event for it
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("first_delay", [0.0, 0.5], ids=["while it makes tokens", "while it reads a prompt"])
+async def test_health_generate_does_not_wait_behind_replies_that_run(first_delay: float) -> None:
+    scripted = engine(reply("x" * 100, first_delay=first_delay, delay=0.02))
+    scripted.capacity = 1
+    async with client(deployment(scripted)) as http:
+        running = asyncio.ensure_future(post(http))
+        await until_running(scripted)
+        await asyncio.sleep(0.1)
+        assert (await http.get("/health_generate")).status_code == 200
+        assert not running.done()
+        await running
+        asked = len(scripted.requests)
+        assert (await http.get("/health_generate")).status_code == 200
+        assert len(scripted.requests) == asked, "tokens of the last seconds are health"
+        for other in (0.0, time.perf_counter() - 2 * TOKEN_SECONDS):
+            http._transport.app.state.metrics._last_token = other  # type: ignore[attr-defined]
+            assert (await http.get("/health_generate")).status_code == 200
+        assert len(scripted.requests) == asked + 2
+
+
+async def test_tokens_that_another_worker_has_seen_are_health() -> None:
+    scripted = engine()
+    served = deployment(scripted)
+    served.availability.last_token = time.perf_counter()
+    async with client(served) as http:
+        assert (await http.get("/health_generate")).status_code == 200
+    assert scripted.requests == []
 
 
 async def test_health_is_503_while_the_engine_runs_another_model() -> None:

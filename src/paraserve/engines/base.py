@@ -166,9 +166,11 @@ class EngineHealth:
 
 @dataclass(slots=True)
 class Availability:
-    """Whether there is an engine at all, as far as those know who look after it. ``away`` says why there is none."""
+    """Whether there is an engine at all, as far as those know who look after it. ``away`` says why there is none,
+    ``last_token`` when it last made a token that was not seen here, in `time.perf_counter` seconds."""
 
     away: str = ""
+    last_token: float = 0.0
 
 
 class EngineError(Exception):

@@ -44,7 +44,7 @@ class Timings:
     chunk share its time evenly. The first chunk has no time before it.
     """
 
-    __slots__ = ("_last", "asked", "ended", "failure", "first", "gap_seconds", "gaps")
+    __slots__ = ("asked", "ended", "failure", "first", "gap_seconds", "gaps", "last")
 
     def __init__(self) -> None:
         self.asked: float | None = None
@@ -53,7 +53,7 @@ class Timings:
         self.failure: EngineError | None = None
         self.gaps = [0] * (len(GAP_BOUNDS) + 1)
         self.gap_seconds = 0.0
-        self._last = 0.0
+        self.last = 0.0
 
     def ask(self) -> None:
         self.asked = perf_counter()
@@ -66,10 +66,10 @@ class Timings:
         if self.first is None:
             self.first = now
         else:
-            gap = now - self._last
+            gap = now - self.last
             self.gaps[bisect_left(GAP_BOUNDS, gap / tokens)] += tokens
             self.gap_seconds += gap
-        self._last = now
+        self.last = now
 
     def take_gaps(self) -> tuple[list[int], float]:
         """Gaps and their sum since the last call."""

@@ -81,6 +81,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._models, self._endpoints = tuple(models), endpoints
         self._running: set[RequestRecord] = set()
+        self._last_token = 0.0
         self._declare_server()
         self._declare_tokens()
         self._declare_times()
@@ -231,6 +232,7 @@ class Metrics:
         self._completion_tokens[where].inc(usage.completion_tokens - before.completion_tokens)
         self._reasoning_tokens[where].inc(usage.reasoning_tokens - before.reasoning_tokens)
         for timings in record.all_timings:
+            self._last_token = max(self._last_token, timings.last)
             if timings.gap_seconds:
                 self._between_tokens[where].add(*timings.take_gaps())
 
@@ -269,6 +271,12 @@ class Metrics:
 
     def observe_lag(self, seconds: float) -> None:
         self._lag.observe(seconds)
+
+    @property
+    def last_token(self) -> float:
+        """When any client last got a token, in `time.perf_counter` seconds; 0 before the first."""
+        running = (timings.last for record in self._running for timings in record.all_timings)
+        return max(self._last_token, max(running, default=0.0))
 
     def count_running(self) -> None:
         """Count what replies that still run have generated so far."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 
 from paraserve.admission import AdmissionLimits, LocalAdmission
-from paraserve.serving.workers.channel import Adopt, Closing, Enter, Failed, Ready, Release
+from paraserve.serving.workers import pulse
+from paraserve.serving.workers.channel import Adopt, Beat, Closing, Enter, Failed, Heard, Ready, Release
 from paraserve.serving.workers.slots import GIVE_UP_AFTER, LONGEST_WAIT, Workers, WorkersPlan
 from paraserve.settings import ServerSettings
 from paraserve.start_error import StartError
@@ -107,6 +109,45 @@ async def test_one_that_starts_while_another_is_away_stands_in_for_it(house: Hou
     house.came[2].say(Ready({}))
     await house.turn()
     assert house.came[2].told[-1] == Adopt(1)
+
+
+async def test_a_worker_whose_event_loop_stops_is_killed_and_replaced(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(pulse, "LOOK_SECONDS", 0.02)
+    await house.until_ready()
+    first, second = house.came
+    async with asyncio.timeout(5):
+        while not first.signals:
+            second.say(Beat(False))
+            await house.turn()
+    assert first.signals == [signal.SIGKILL]
+    assert second.signals == []
+    await house.turn()
+    assert len(house.came) == 3
+    assert "worker 0" in caplog.text
+    assert "hangs" in caplog.text
+
+
+async def test_a_worker_that_drains_or_has_not_begun_owes_no_sign_of_life(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulse, "LOOK_SECONDS", 0.005)
+    await house.turn()
+    for worker in house.came:
+        worker.say(Ready({}), Closing())
+    for _ in range(10):
+        await house.turn()
+    assert [worker.signals for worker in house.came] == [[], []]
+
+
+async def test_tokens_of_one_worker_are_told_to_the_others(house: House) -> None:
+    await house.until_ready()
+    first, second = house.came
+    first.say(Beat(True), Beat(False))
+    await house.turn()
+    assert second.told.count(Heard()) == 1
+    assert Heard() not in first.told
 
 
 async def test_what_a_dead_worker_had_is_free(house: House) -> None:

@@ -63,6 +63,10 @@ class Release(msgspec.Struct, frozen=True, tag="release"):
     slot: int
 
 
+class Heard(msgspec.Struct, frozen=True, tag="heard"):
+    """The engine has made tokens for clients of another worker."""
+
+
 class Placed(msgspec.Struct, frozen=True, tag="placed"):
     """The request that asked has a place."""
 
@@ -114,8 +118,14 @@ class Leave(msgspec.Struct, frozen=True, tag="leave"):
     request: int
 
 
-ToWorker = Job | EngineReady | EngineAway | Adopt | Release | Placed | Refused
-ToSupervisor = Step | Failed | Ready | Closing | Enter | Leave
+class Beat(msgspec.Struct, frozen=True, tag="beat"):
+    """The worker's event loop turns. ``tokens``: whether its clients got any since the last one."""
+
+    tokens: bool
+
+
+ToWorker = Job | EngineReady | EngineAway | Adopt | Release | Heard | Placed | Refused
+ToSupervisor = Step | Failed | Ready | Closing | Beat | Enter | Leave
 
 _encoder = msgspec.json.Encoder()
 

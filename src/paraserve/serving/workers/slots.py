@@ -1,7 +1,7 @@
 """Places for workers, kept filled: each is started, and again when it dies, more slowly each time.
 
 Never knows sockets, signals or engines' kinds. Three invariants: a worker that cannot start is not tried for ever, what
-a dead one had is given back, and while it is away the others accept its connections.
+a dead one had is given back, and while it is away the others accept its connections. One that hangs is killed.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from prometheus_client.multiprocess import mark_process_dead
@@ -20,11 +22,13 @@ from paraserve.admission import LocalAdmission
 from paraserve.engines.child import EngineAddress
 from paraserve.serving.workers.channel import (
     Adopt,
+    Beat,
     Closing,
     EngineAway,
     EngineReady,
     Enter,
     Failed,
+    Heard,
     Job,
     Leave,
     Ready,
@@ -33,6 +37,7 @@ from paraserve.serving.workers.channel import (
 )
 from paraserve.serving.workers.places import PlacesOfWorker
 from paraserve.serving.workers.process import WorkerProcess
+from paraserve.serving.workers.pulse import LOOK_SECONDS, SILENT_LOOKS, Pulse
 from paraserve.settings import ServerSettings
 from paraserve.start_error import StartError
 
@@ -154,6 +159,7 @@ class Workers:
         if self._engine is not None:
             worker.tell(EngineReady(self._engine))
         places = PlacesOfWorker(plan.admission, worker.tell)
+        pulse = Pulse(partial(self._hangs, slot, worker))
         reason = ""
         try:
             async for message in worker.messages():
@@ -166,13 +172,31 @@ class Workers:
                         plan.step(text)
                     case Ready(facts):
                         self._came(slot, worker, facts)
+                        pulse.begin()
+                    case Beat(tokens):
+                        pulse.beat()
+                        if tokens:
+                            self._heard(worker)
                     case Closing():
+                        pulse.end()
                         self._away_from(slot, worker)
                     case Failed(reason):
                         pass
         finally:
+            pulse.end()
             places.close()
         return reason
+
+    def _hangs(self, slot: int, worker: WorkerProcess) -> None:
+        seconds = LOOK_SECONDS * SILENT_LOOKS
+        log.error("worker %d (process %d) hangs: no sign of life for %g seconds", slot, worker.pid, seconds)
+        worker.signal(signal.SIGKILL)
+
+    def _heard(self, worker: WorkerProcess) -> None:
+        """The engine makes tokens: the others need not ask it."""
+        for other in self._ready():
+            if other is not worker:
+                other.tell(Heard())
 
     def _came(self, slot: int, worker: WorkerProcess, facts: Mapping[str, str]) -> None:
         worker.ready = worker.served = True

@@ -15,6 +15,7 @@ import logging
 import os
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
@@ -30,17 +31,20 @@ from paraserve.engines.base import Availability
 from paraserve.engines.child import EngineAddress
 from paraserve.observability.event_loop import count_while_running, watch_event_loop
 from paraserve.observability.logs import configure_logging
+from paraserve.observability.metrics import Metrics
 from paraserve.serving.open_files import Listener
 from paraserve.serving.progress import START_FAILED
 from paraserve.serving.server import HTTPServer, background, check_access_files, ready_facts, when_deployed
 from paraserve.serving.tls import Certificate
 from paraserve.serving.workers.channel import (
     Adopt,
+    Beat,
     Channel,
     Closing,
     EngineAway,
     EngineReady,
     Failed,
+    Heard,
     Job,
     Placed,
     Ready,
@@ -50,6 +54,7 @@ from paraserve.serving.workers.channel import (
     read_by_worker,
 )
 from paraserve.serving.workers.places import SharedAdmission
+from paraserve.serving.workers.pulse import BEAT_SECONDS
 from paraserve.settings import ServerSettings
 from paraserve.start_error import StartError
 
@@ -139,9 +144,21 @@ class Worker:
         on_closing = partial(self._channel.send, Closing())
         self._server = WorkerServer(app, self._job.settings, certificate, on_ready, on_closing, self._slots)
         async with background(
-            certificate.follow() if certificate else None, watch_event_loop(metrics), count_while_running(metrics)
+            certificate.follow() if certificate else None,
+            watch_event_loop(metrics),
+            count_while_running(metrics),
+            self._beat(metrics),
         ):
             await self._server.serve([self._slots[self._job.slot]])
+
+    async def _beat(self, metrics: Metrics) -> None:
+        """Tell the supervisor that the event loop turns, until cancelled."""
+        told = 0.0
+        while True:
+            last = metrics.last_token
+            self._channel.send(Beat(last > told))
+            told = last
+            await asyncio.sleep(BEAT_SECONDS)
 
     def _step(self, text: str) -> None:
         if self._job.first:
@@ -157,6 +174,8 @@ class Worker:
                         self._engine.set_result(engine)
                 case EngineAway(reason):
                     self._availability.away = reason
+                case Heard():
+                    self._availability.last_token = time.perf_counter()
                 case Placed() | Refused() as answer if self._admission is not None:
                     self._admission.answer(answer)
                 case Adopt(slot) if self._server is not None:
