@@ -31,7 +31,7 @@ cp examples/*.mjs examples/package.json "$home"
 
 say "starting the server"
 : >"$log"
-"$venv_python" -m paraserve serve --port 0 --tool-call-parser hermes 2>"$log" &
+"$venv_python" -m paraserve serve --port 0 2>"$log" &
 server=$!
 url=
 for _ in $(seq 1 120); do
@@ -46,7 +46,7 @@ OPENAI_BASE_URL=$url/v1 OPENAI_API_KEY=none
 LITELLM_LOCAL_MODEL_COST_MAP=True
 export OPENAI_BASE_URL OPENAI_API_KEY LITELLM_LOCAL_MODEL_COST_MAP
 
-for example in openai_client langchain_client litellm_client; do
+for example in openai_client tool_loop langchain_client litellm_client; do
     say "$example.py"
     timeout 120 "$home/venv/bin/python" "examples/$example.py"
 done

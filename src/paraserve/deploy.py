@@ -17,10 +17,12 @@ from paraserve.engines.base import Engine, EngineInfo, EngineStartError
 from paraserve.engines.build import build_engine, model_path_of
 from paraserve.engines.child import EngineAddress
 from paraserve.engines.http.remote import ModelFacts
+from paraserve.engines.llama_cpp.embedded import default_model_path
 from paraserve.engines.llama_cpp.engine import LlamaCppEngine
+from paraserve.formats.families.tool_texts import DEFAULT_TOOL_TEXT, TOOL_TEXTS
 from paraserve.formats.output import checkpoint_format
 from paraserve.formats.registry import FormatPart, get_format
-from paraserve.formats.spec import PLAIN, Format, compose
+from paraserve.formats.spec import PLAIN, Format, ToolText, compose
 from paraserve.generation.constraint import ConstraintBuilder
 from paraserve.generation.detokenize import reply_vocabulary
 from paraserve.generation.sampling import model_defaults
@@ -121,13 +123,34 @@ def choose_format(settings: ServerSettings, checkpoint: Checkpoint) -> Format:
             "the model's output format is not known: replies are plain text; name one with --reasoning-parser and "
             "--tool-call-parser"
         )
+    text = choose_tool_text(settings, checkpoint)
     default = found or PLAIN
     try:
         reasoning = _named(settings.reasoning_parser, "reasoning", default)
-        tools = _named(settings.tool_call_parser, "tools", default)
+        tools = _named(settings.tool_call_parser, "tools", text.format if text else default)
         return compose(reasoning, tools)
     except ValueError as error:
         raise StartError(f"--reasoning-parser, --tool-call-parser: {error}") from error
+
+
+def choose_tool_text(settings: ServerSettings, checkpoint: Checkpoint) -> ToolText | None:
+    """How tools are said where the chat template knows none: as the operator says, and for our own default model."""
+    named = settings.tool_template
+    if named == "off" or any("tools" in ChatTemplate.compile(each).variables for each in checkpoint.templates.values()):
+        return None
+    if named != "auto":
+        return TOOL_TEXTS[named]
+    return TOOL_TEXTS[DEFAULT_TOOL_TEXT] if _is_default(settings, checkpoint) else None
+
+
+def _is_default(settings: ServerSettings, checkpoint: Checkpoint) -> bool:
+    """The model that is served where none is named."""
+    if settings.model_path is not None or settings.engine != "llama.cpp":
+        return False
+    try:
+        return checkpoint.path == default_model_path()
+    except EngineStartError:
+        return False
 
 
 def _named(name: str | None, part: FormatPart, default: Format) -> Format:
@@ -185,4 +208,5 @@ def _chat_prompt(
         media=info.media,
         ids=format.ids,
         bound=bound,
+        tool_text=choose_tool_text(settings, checkpoint),
     )

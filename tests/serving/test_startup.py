@@ -87,3 +87,27 @@ def test_a_template_with_tools_of_an_unknown_form_is_told_at_start(caplog: pytes
 def test_an_unknown_format_name_lists_the_choices() -> None:
     with pytest.raises(StartError, match="hermes"):
         choose_format(ServerSettings(tool_call_parser="nonsense"), checkpoint())
+
+
+@pytest.mark.parametrize(
+    ("settings", "template", "name"),
+    [
+        ({"tool_template": "hermes"}, "{{ messages }}", "plain+hermes"),
+        ({"tool_template": "hermes", "tool_call_parser": "none"}, "{{ messages }}", "plain"),
+        ({"tool_template": "hermes"}, GLM, "glm45"),
+        ({"tool_template": "off"}, "{{ messages }}", "plain"),
+        ({}, "{{ messages }}", "plain"),
+    ],
+)
+def test_tools_are_said_in_the_messages_where_the_operator_wants_it_and_the_template_knows_none(
+    settings: dict[str, Any], template: str, name: str
+) -> None:
+    assert choose_format(ServerSettings(**settings), checkpoint(template)).name == name
+
+
+def test_the_default_model_has_tools_unless_they_are_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = checkpoint("{{ messages }}")
+    monkeypatch.setattr("paraserve.deploy.default_model_path", lambda: made.path)
+    assert choose_format(ServerSettings(), made).name == "plain+hermes"
+    assert choose_format(ServerSettings(tool_template="off"), made).name == "plain"
+    assert choose_format(ServerSettings(model_path=str(made.path)), made).name == "plain"

@@ -197,6 +197,20 @@ class Format:
 PLAIN = Format("plain")
 
 
+@dataclass(frozen=True, slots=True)
+class ToolText:
+    """How tools are said in plain messages, for chat templates that know none. What stands in braces is filled in."""
+
+    format: Format
+    """Reads the calls."""
+    instructions: str
+    """For ``{tools}``, one declaration a line."""
+    call: str
+    """For ``{call}``, a JSON object with name and arguments."""
+    result: str
+    """For ``{result}``."""
+
+
 def compose(reasoning: Format, tools: Format) -> Format:
     """The reasoning of one format with the tool calls of another.
 

@@ -149,7 +149,8 @@ class _Plan:
     def add_tools(self, chosen: Sequence[tuple[int, ToolSpec]], *, enforce_all: bool) -> None:
         declared = self.format.declared
         if not self.format.calls:
-            why = declared.unwritten if declared and declared.unwritten else "it has no tool calls"
+            none = "it has no tool calls: name one that has with --tool-call-parser, or --tool-template"
+            why = declared.unwritten if declared and declared.unwritten else none
             raise GrammarError(f"the format {self.format.name!r}: {why}", keyword="tools", path="tools")
         for index, tool in chosen:
             if declared and not declared.spells(self.written_opening(tool.name), tool.name):

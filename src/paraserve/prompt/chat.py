@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from paraserve.engines.base import MediaItem
-from paraserve.formats.spec import IdStyle
+from paraserve.formats.spec import IdStyle, ToolText
 from paraserve.formats.types import ReplyStart
 from paraserve.prompt.bound import PromptBound
 from paraserve.prompt.capabilities import TemplateCapabilities, probe_template
@@ -29,6 +29,7 @@ from paraserve.prompt.template import ChatTemplate
 from paraserve.prompt.thinking import nearest_effort, resolve_kwargs, thinking_modes
 from paraserve.prompt.tool_declarations import declare_tools
 from paraserve.prompt.tool_results import result_order
+from paraserve.prompt.tool_text import TextualTools
 from paraserve.protocol.chat import ChatCompletionRequest
 from paraserve.protocol.error_codes import ErrorCode
 from paraserve.tokenizers.checkpoint import DEFAULT_TEMPLATE, TOOL_TEMPLATE, Checkpoint
@@ -83,6 +84,7 @@ class ChatPrompt:
         media: frozenset[str] = frozenset(),
         ids: IdStyle = "generic",
         bound: PromptBound | None = None,
+        tool_text: ToolText | None = None,
     ) -> None:
         """
         Args:
@@ -92,6 +94,7 @@ class ChatPrompt:
             media: kinds of media that the engine takes.
             ids: how the model spells the ids of its calls.
             bound: of what may fit; by default every text is tokenized.
+            tool_text: how tools are said, for templates that know none.
         """
         self._checkpoint = checkpoint
         self._settings = settings or PromptSettings()
@@ -102,11 +105,16 @@ class ChatPrompt:
             name: probe_template(template, checkpoint.special_tokens) for name, template in self._templates.items()
         }
         """What each template takes, by its name."""
-        for name, takes in self.capabilities.items():
-            _report(name, takes)
-        self._adapters = {
-            name: HistoryAdapter(takes, lenient_arguments=self._settings.lenient_arguments, ids=ids)
+        lenient = self._settings.lenient_arguments
+        self._textual = {
+            name: TextualTools(tool_text, takes, lenient_arguments=lenient)
             for name, takes in self.capabilities.items()
+            if tool_text is not None and takes.renders and not takes.tools and self._settings.normalization == "auto"
+        }
+        for name, takes in self.capabilities.items():
+            _report(name, takes, says_tools=name in self._textual)
+        self._adapters = {
+            name: HistoryAdapter(takes, lenient_arguments=lenient, ids=ids) for name, takes in self.capabilities.items()
         }
         self._bound = bound
 
@@ -142,13 +150,19 @@ class ChatPrompt:
         name = self._choose(tools)
         takes = self.capabilities[name]
         notes: dict[str, None] = {}
-        if tools and takes.renders and not takes.tools:
+        textual = self._textual.get(name)
+        if tools and takes.renders and not takes.tools and textual is None:
             self._tools_not_shown(notes)
         media = collect_media(request.messages, self._media)
         if self._settings.normalization == "auto":
-            messages, adapted = self._adapters[name].adapt(messages, keep_last=bool(request.continue_final_message))
-            notes.update(dict.fromkeys(adapted))
             tools = declare_tools(tools, takes, notes) if tools else None
+            keep_last = bool(request.continue_final_message)
+            if textual is not None:
+                messages, adapted = textual.adapt(messages, tools or (), keep_last=keep_last)
+                tools = None
+            else:
+                messages, adapted = self._adapters[name].adapt(messages, keep_last=keep_last)
+            notes.update(dict.fromkeys(adapted))
         if media:
             media = collect_media(_as_shown(messages, takes), self._media)
         given = _allowed(request.chat_template_kwargs or {})
@@ -269,13 +283,20 @@ def _allowed(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
     return kwargs
 
 
-def _report(name: str, takes: TemplateCapabilities) -> None:
+def _report(name: str, takes: TemplateCapabilities, *, says_tools: bool) -> None:
     """Tell the operator what was learned, and what clients will miss."""
     log.debug("chat template %s: %s", name, takes)
     if not takes.renders:
         log.warning("chat template %s fails on a single user message: messages reach it unadapted", name)
         return
+    if says_tools:
+        log.info("chat template %s puts no tools into the prompt: they are said in the messages", name)
+        return
     if not takes.tools:
-        log.warning("chat template %s puts no tools into the prompt: give one that does with --chat-template", name)
+        log.warning(
+            "chat template %s puts no tools into the prompt: give one that does with --chat-template, or have them "
+            "said in the messages with --tool-template",
+            name,
+        )
     if not takes.calls or not takes.results:
         log.warning("chat template %s renders no tool calls: conversations with tool calls are refused", name)

@@ -56,6 +56,12 @@ class ServingSettings:
         default_note="the checkpoint's own",
         help="A Jinja file to use instead of the checkpoint's chat template.",
     )
+    tool_template: Literal["auto", "off", "hermes"] = setting(
+        "auto",
+        group=MODEL,
+        help="How tools are said to a model whose chat template knows none: in the system message and in the texts of "
+        "the conversation, in the form named; auto does so for the default model only.",
+    )
     chat_template_kwargs: Mapping[str, Any] = setting(
         {},
         group=MODEL,
