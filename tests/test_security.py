@@ -25,6 +25,20 @@ BODIES = [endpoint.path for endpoint in ENDPOINTS if endpoint.takes is not None]
 DIGITS = "9" * 1_000_000
 
 
+def deep_behind_references(*, levels: int, steps: int) -> dict[str, Any]:
+    """A tool whose schema is shallow as it stands, and too deep with its definitions put in place."""
+    definitions: dict[str, Any] = {f"d{steps}": {}}
+    for step in range(steps):
+        inner: dict[str, Any] = {"$ref": f"#/$defs/d{step + 1}"}
+        for _ in range(levels):
+            inner = {"not": inner}
+        definitions[f"d{step}"] = inner
+    return {
+        "type": "function",
+        "function": {"name": "f", "parameters": {"$ref": "#/$defs/d0", "$defs": definitions}},
+    }
+
+
 def chat_with(field: str, value: str) -> str:
     return f'{{"messages": {json.dumps(USER)}, "{field}": {value}}}'
 
@@ -38,6 +52,7 @@ BOMBS: dict[str, str] = {
         "tools",
         '[{"type": "function", "function": {"name": "f", "parameters": ' + '{"not": ' * 900 + "{}" + "}" * 900 + "}}]",
     ),
+    "deep behind references in a tool": chat_with("tools", json.dumps([deep_behind_references(levels=80, steps=20)])),
     "deep template variable": chat_with("chat_template_kwargs", '{"x": ' + "[" * 900 + "]" * 900 + "}"),
     **{
         f"digits in {field}": chat_with(field, DIGITS)

@@ -7,11 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paraserve.prompt.capabilities import TemplateCapabilities
 from paraserve.prompt.errors import PromptError
+from paraserve.prompt.probes import References
+from paraserve.prompt.tool_declarations import declare_tools
 from paraserve.prompt.tool_schemas import described, has_references, inlined, split_types, without_nulls
 from tests.prompt.own_templates import PLAIN
 from tests.prompt.real_templates import real_prompts
 from tests.prompt.requests import asked
+from tests.test_security import deep_behind_references
 
 ASK = [{"role": "user", "content": "hi"}]
 PERIOD = {"type": "object", "properties": {"kind": {"type": "string", "enum": ["week", "month"]}}}
@@ -130,3 +134,14 @@ def test_an_error_that_a_tool_causes_names_it(make_prompt):
         with pytest.raises(PromptError) as caught:
             prompt.prepare(asked(ASK, tools))
         assert caught.value.param == f"tools[{place}].function.parameters"
+
+
+@pytest.mark.parametrize("references", ["inlined", "described"])
+@pytest.mark.parametrize("steps", [1, 20], ids=["shallow", "too deep once its definitions are in place"])
+def test_a_schema_that_is_too_deep_to_be_looked_through_goes_through_as_it_stands(
+    references: References, steps: int
+) -> None:
+    tool, notes = deep_behind_references(levels=80, steps=steps), dict[str, None]()
+    (shown,) = declare_tools([tool], TemplateCapabilities(references=references), notes)
+    assert (shown == tool) == (steps == 20)
+    assert (notes == {}) == (steps == 20)

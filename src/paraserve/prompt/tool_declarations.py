@@ -5,11 +5,14 @@ Never judges a schema. One invariant: a tool whose fields all say something goes
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paraserve.prompt.capabilities import TemplateCapabilities
 from paraserve.prompt.tool_schemas import described, has_references, inlined, split_types, without_nulls
+
+log = logging.getLogger(__name__)
 
 
 def declare_tools(
@@ -35,7 +38,13 @@ def _declare(tool: Mapping[str, Any], takes: TemplateCapabilities, notes: dict[s
         if whole["parameters"].get("properties") is None:
             whole["parameters"]["properties"] = {}
     if isinstance(whole.get("parameters"), Mapping):
-        whole["parameters"] = _readable(whole["parameters"], takes, notes)
+        made: dict[str, None] = {}
+        try:
+            whole["parameters"] = _readable(whole["parameters"], takes, made)
+        except RecursionError:
+            log.debug("a tool's schema is too deep to be looked through: it goes through as it stands")
+        else:
+            notes.update(made)
     return {**tool, "function": whole}
 
 
