@@ -14,14 +14,41 @@ from uuid import uuid4
 
 import pytest
 
-from paraserve.engines.base import Constraint, EngineError, EngineRequest, RoutingHints, Sampling
-from paraserve.engines.http.remote import RemoteEngine
+from paraserve.engines.base import (
+    Constraint,
+    EngineChunk,
+    EngineError,
+    EngineRequest,
+    RoutingHints,
+    Sampling,
+    TokenLogprob,
+)
+from paraserve.engines.http.remote import EventDecoder, RemoteEngine
 from paraserve.engines.vllm.engine import VLLMEngine
 from tests.engines.contract import collect, ids_of
 from tests.fakes.sequences import EOS, LONG, SLOW, VOCAB, FakeModel
 from tests.waiting import until
 
 PROMPT = [5, 6, 7, 8]
+
+
+SCORE = TokenLogprob(5, -1.0)
+LIES: list[dict[str, Any]] = [
+    {"token_ids": [VOCAB], "logprobs": None},
+    {"token_ids": [-1], "logprobs": None},
+    {"token_ids": [2**70], "logprobs": None},
+    {"prompt_tokens": -1},
+    {"prompt_tokens": 2**70},
+    {"cached_tokens": -1},
+    {"cached_tokens": 2**70},
+    {"logprobs": []},
+    {"logprobs": [SCORE] * 50},
+    {"logprobs": [TokenLogprob(VOCAB, -1.0)]},
+    {"logprobs": [TokenLogprob(5, -1.0, [(5, -1.0), (-1, -2.0)])]},
+    {"prompt_logprobs": [None]},
+    {"prompt_logprobs": [None, *[TokenLogprob(VOCAB, -1.0)] * (len(PROMPT) - 1)]},
+]
+"""What a chunk of an engine may claim."""
 
 
 @dataclass
@@ -223,6 +250,35 @@ class RemoteFaults:
         ids, error = await failure(remote)
         assert ids == remote.model.reply_ids(PROMPT)[:after]
         assert error.status == 502
+
+    @pytest.mark.parametrize("lie", LIES, ids=str)
+    async def test_what_cannot_be_true_is_the_engines_error_and_reaches_nobody(
+        self, remote: Remote, lie: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        honest = remote.engine.decoder
+
+        def lying(request: EngineRequest) -> EventDecoder:
+            decoder = honest(request)
+            decode, seen = decoder.decode, 0
+
+            def decoded(payload: bytes) -> EngineChunk | None:
+                nonlocal seen
+                chunk = decode(payload)
+                if chunk is not None and chunk.token_ids and (seen := seen + 1) == 3:
+                    for name, value in lie.items():
+                        setattr(chunk, name, value)
+                return chunk
+
+            monkeypatch.setattr(type(decoder), "decode", lambda _, payload: decoded(payload))
+            return decoder
+
+        monkeypatch.setattr(remote.engine, "decoder", lying)
+        request = ask(logprobs=2)
+        ids, error = await failure(remote, request)
+        assert ids == remote.model.reply_ids(PROMPT)[: len(ids)]
+        assert 2 <= len(ids) < 12
+        assert (error.status, error.code) == (502, "engine_error")
+        assert await remote.aborted([request.request_id])
 
     @pytest.mark.parametrize("after", [0, 2])
     async def test_connection_cut_inside_an_event_is_an_error(self, remote: Remote, after: int) -> None:

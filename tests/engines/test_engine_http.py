@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -201,3 +202,55 @@ async def test_base_url_may_have_a_path() -> None:
         assert (await http.get("/health")).json() == {}
         await http.close()
     assert paths == ["/engine/health"]
+
+
+async def _answering(head: bytes, pieces: int, piece: bytes) -> tuple[asyncio.Server, EngineHTTP]:
+    """A server that answers with ``head`` and ``piece`` over and over, and a client of it."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n")
+            for _ in range(pieces):
+                writer.write(piece)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    http = EngineHTTP(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+    await http.open()
+    return server, http
+
+
+async def test_a_small_answer_that_does_not_end_is_refused() -> None:
+    server, http = await _answering(b"", 10_000, b"x" * 65_536)
+    async with server:
+        with pytest.raises(EngineError) as refused:
+            await http.get("/v1/models")
+        await http.close()
+    assert (refused.value.status, refused.value.code) == (502, "engine_error")
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"deflate", b"br", b"x"])
+async def test_a_compressed_answer_is_refused_and_never_unfolded(encoding: bytes) -> None:
+    """Nobody asked for one: `test_engines_are_asked_for_no_compression`."""
+    server, http = await _answering(b"content-encoding: " + encoding + b"\r\n", 1, gzip.compress(b"{}"))
+    async with server:
+        for asked in (lambda: http.get("/x"), lambda: http.stream("/x", b"{}", {})):
+            with pytest.raises(EngineError) as refused:
+                await asked()
+            assert (refused.value.status, refused.value.code) == (502, "engine_error")
+        await http.close()
+
+
+async def test_engines_are_asked_for_no_compression() -> None:
+    fake = FakeSGLang()
+    async with serving(fake) as url:
+        engine = SGLangEngine(url, ModelFacts(vocab_size=VOCAB))
+        await engine.start()
+        await collect(engine, ask())
+        await engine.stop()
+    assert [headers["accept-encoding"] for headers in fake.headers] == ["identity"]

@@ -19,7 +19,7 @@ END = 260
 
 
 def reader() -> CompletionEvents:
-    return CompletionEvents(TokenFragments(len(VOCABULARY), VOCABULARY.__getitem__), VOCABULARY.__getitem__)
+    return CompletionEvents(TokenFragments(len(VOCABULARY), VOCABULARY.__getitem__), len(VOCABULARY))
 
 
 def event(content: str, token: int, count: int, *, raw: bytes | None = None, **more: Any) -> bytes:
@@ -114,3 +114,10 @@ def test_a_piece_that_is_cut_keeps_the_logprobs_of_what_is_left() -> None:
     (piece,) = read(event("🦜", 0x9C, 2, raw=BIRD))
     piece.keep(1)
     assert (piece.ids, piece.logprobs) == ([257], [])
+
+
+@pytest.mark.parametrize("tokens", [[-1], [len(VOCABULARY)], [2**70], [97, 98]])
+def test_tokens_that_cannot_be_are_the_engines_error(tokens: list[int]) -> None:
+    with pytest.raises(EngineError) as refused:
+        read(event("a", 97, 1, tokens=tokens))
+    assert (refused.value.status, refused.value.code) == (502, "engine_error")

@@ -47,6 +47,15 @@ def test_a_line_that_never_ends_is_refused_at_the_limit() -> None:
         reader.feed(b"x" * 60)
 
 
+@pytest.mark.parametrize("line", [b"data:\n", b"data\n", b"data: \n"])
+def test_an_endless_event_of_empty_lines_is_refused_at_the_limit(line: bytes) -> None:
+    reader = SSEReader(max_event_bytes=100)
+    for _ in range(100):
+        reader.feed(line)
+    with pytest.raises(SSEOverflow):
+        reader.feed(line)
+
+
 def test_many_small_events_never_reach_the_limit() -> None:
     reader = SSEReader(max_event_bytes=100)
     for _ in range(50):

@@ -224,3 +224,10 @@ def test_every_field_of_the_line_is_documented() -> None:
     fields = re.findall(r'^        "(\w+)":', source, re.MULTILINE)
     assert len(fields) > 20
     assert [name for name in fields if f"`{name}`" not in section and f'"{name}"' not in section] == []
+
+
+async def test_a_request_that_cannot_be_counted_leaves_its_line(log: Lines) -> None:
+    """The scripted engine's words are ours; those of others are checked before they come as far."""
+    async with client(deployment(engine(reply("x", cached_tokens=-(2**70))))) as http:
+        await post(http)
+    assert len(requests(log)) == 1

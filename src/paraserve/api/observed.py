@@ -82,8 +82,10 @@ class Observed:
             raise
         finally:
             record.close()
-            self._metrics.end(record)
-            self._log.write(record)
+            try:
+                self._metrics.end(record)
+            finally:  # whatever a number in it is, a request leaves its line
+                self._log.write(record)
 
 
 def _id_of(scope: Scope) -> str:

@@ -34,6 +34,8 @@ _HOP_HEADERS = frozenset(
 """Never taken from a client: they are this hop's own."""
 
 _MAX_ERROR_BODY = 64 << 10
+_MAX_ANSWER = 16 << 20
+"""Bytes of the answer to a small call: SGLang's and llama.cpp's facts, a chat template among them, are some 100 KB."""
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 _LOG_SECONDS = 1.0
 
@@ -187,7 +189,8 @@ class EngineHTTP:
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers=self._headers,
+            headers={"accept-encoding": "identity", **self._headers},
+            auto_decompress=False,
             trace_configs=[trace],
         )
 
@@ -198,7 +201,7 @@ class EngineHTTP:
         headers = _of_client(of_client or {}) | ({"content-type": "application/json"} if body is not None else {})
         response, _ = await self._send(method, path, data=body, headers=headers, timeout=timeout)
         try:
-            return HTTPReply(response.status, await response.read())
+            return HTTPReply(response.status, await _answer(response))
         except TimeoutError as error:
             raise silent() from error
         except (aiohttp.ClientError, OSError) as error:
@@ -216,12 +219,13 @@ class EngineHTTP:
                 response = await self._pooled.request(
                     method, self.base_url + path, allow_redirects=False, trace_request_ctx=connection, **options
                 )
-                return response, not connection.reused
+                return _plain(response), not connection.reused
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 if not connection.reused:
                     raise
             logger.debug("a pooled connection was stale: sending once more on a fresh one")
-            return await self._fresh.request(method, self.base_url + path, allow_redirects=False, **options), True
+            response = await self._fresh.request(method, self.base_url + path, allow_redirects=False, **options)
+            return _plain(response), True
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             if error.errno in _NO_DESCRIPTOR:
                 self._tell_shortage()
@@ -241,6 +245,25 @@ class EngineHTTP:
                 "(ulimit -n, LimitNOFILE=)",
                 self.base_url,
             )
+
+
+def _plain(response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
+    """The same, unless it is compressed, which nobody asked for: it may unfold to anything."""
+    if response.headers.get("content-encoding", "identity").strip().lower() in ("", "identity"):
+        return response
+    response.close()
+    raise garbled()
+
+
+async def _answer(response: aiohttp.ClientResponse) -> bytes:
+    """The whole body. Raises `EngineError` for more than small calls are answered with."""
+    held = bytearray()
+    async for received in response.content.iter_any():
+        held += received
+        if len(held) > _MAX_ANSWER:
+            response.close()
+            raise garbled()
+    return bytes(held)
 
 
 def _of_client(headers: Mapping[str, str]) -> dict[str, str]:
@@ -274,6 +297,11 @@ def silent() -> EngineError:
 def broken() -> EngineError:
     """The connection ended before the answer did."""
     return EngineError(502, ErrorCode.ENGINE_DISCONNECTED, "The engine broke the reply off.")
+
+
+def garbled() -> EngineError:
+    """The engine sent something that is not its protocol."""
+    return EngineError(502, ErrorCode.ENGINE_ERROR, "The engine sent an answer that cannot be read.")
 
 
 async def _mark_reused(_session: aiohttp.ClientSession, context: Any, _params: object) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,8 +24,9 @@ from paraserve.engines.base import (
     EngineInfo,
     EngineRequest,
     EngineStartError,
+    TokenLogprob,
 )
-from paraserve.engines.http.client import EngineHTTP, HTTPStream, HTTPTimeouts
+from paraserve.engines.http.client import EngineHTTP, HTTPStream, HTTPTimeouts, garbled
 from paraserve.engines.http.identity import Identity
 from paraserve.engines.http.refusals import engine_message, refusal
 from paraserve.engines.http.sse import SSEOverflow, SSEReader
@@ -38,6 +39,11 @@ DONE = b"[DONE]"
 
 NEVER_SENT = frozenset({ErrorCode.ENGINE_UNREACHABLE, ErrorCode.OVERLOADED})
 """Codes of requests that were not delivered."""
+
+MOST_TOKENS = 2**24
+"""No context is as long."""
+_EVENT_BYTES, _TOKEN_BYTES = 2**20, 128
+"""Of an event, and more for each token that it may hold and each of its alternatives."""
 
 _AFTER_FINISH = 2.0
 """Seconds to wait for the usage that follows a finish."""
@@ -191,12 +197,14 @@ class RemoteEngine(ABC):
                 raise self.refused(stream.status, engine_message(await stream.body()), request)
             if stream.fresh:
                 await self.identity.before_reply()
-            reader = SSEReader()
+            reader = SSEReader(longest_event(request))
+            vocab_size = self.info.vocab_size
             while not decoder.ended:
                 for event in await self._events(stream, reader, decoder.finish_held):
                     chunk = decoder.decode(event)
                     settled = decoder.ended and not decoder.cut
                     if chunk is not None:
+                        check_chunk(chunk, len(request.token_ids), vocab_size)
                         yield chunk
                     if decoder.ended:
                         break
@@ -247,6 +255,36 @@ class RemoteEngine(ABC):
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def longest_event(request: EngineRequest) -> int:
+    """Bytes. SGLang's and vLLM's events may hold every token of prompt and reply, each with its alternatives."""
+    tokens = len(request.token_ids) + request.sampling.max_tokens
+    return _EVENT_BYTES + tokens * _TOKEN_BYTES * (1 + (request.logprobs or 0))
+
+
+def check_chunk(chunk: EngineChunk, prompt_tokens: int, vocab_size: int) -> None:
+    """Engines are not believed: what cannot be true is their error, and nothing that a later stage meets.
+
+    Raises:
+        EngineError: an id outside of the vocabulary, a count that none is, scores for other tokens than there are.
+    """
+    for token_id in chunk.token_ids:
+        if not 0 <= token_id < vocab_size:
+            raise garbled()
+    if chunk.prompt_tokens is not None and not 0 <= chunk.prompt_tokens <= MOST_TOKENS:
+        raise garbled()
+    if chunk.cached_tokens is not None and not 0 <= chunk.cached_tokens <= MOST_TOKENS:
+        raise garbled()
+    for scores, of in ((chunk.logprobs, len(chunk.token_ids)), (chunk.prompt_logprobs, prompt_tokens)):
+        if scores is not None and not _scores(scores, of, vocab_size):
+            raise garbled()
+
+
+def _scores(scores: Sequence[TokenLogprob | None], of: int, vocab_size: int) -> bool:
+    found = [score for score in scores if score is not None]
+    ids = [token_id for score in found for token_id in (score.token_id, *(top[0] for top in score.top))]
+    return len(scores) == of and all(0 <= token_id < vocab_size for token_id in ids)
 
 
 def check_request(request: EngineRequest, info: EngineInfo) -> None:
@@ -340,8 +378,3 @@ def cached_prompt_tokens(reported: int | None, prompt_tokens: int | None) -> int
     if reported is None or (prompt_tokens is not None and reported >= prompt_tokens):
         return None
     return reported
-
-
-def garbled() -> EngineError:
-    """The engine sent something that is not its protocol."""
-    return EngineError(502, ErrorCode.ENGINE_ERROR, "The engine sent an answer that cannot be read.")

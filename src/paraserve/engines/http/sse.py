@@ -15,13 +15,13 @@ class SSEReader:
     """One stream of events (WHATWG HTML, section 9.2), of which engines use the ``data`` field alone.
 
     Args:
-        max_event_bytes: the longest event to hold before `SSEOverflow`. SGLang's cumulative events grow with the
-            reply, so this is generous; it is there for a peer that never ends a line.
+        max_event_bytes: the longest event to hold before `SSEOverflow`; there for a peer that never ends a line, or
+            an event of many lines, empty ones among them.
     """
 
     __slots__ = ("_data", "_held", "_max", "_pending", "_skip_lf")
 
-    def __init__(self, max_event_bytes: int = 256 << 20) -> None:
+    def __init__(self, max_event_bytes: int = 16 << 20) -> None:
         self._max = max_event_bytes
         self._pending: list[bytes] = []  # pieces of a line that has not ended
         self._held = 0
@@ -42,12 +42,11 @@ class SSEReader:
         events: list[bytes] = []
         for line in lines:
             if self._pending:
+                self._held -= sum(map(len, self._pending))
                 self._pending.append(line)
                 line = b"".join(self._pending)
                 self._pending.clear()
             self._line(line, events)
-        if lines:
-            self._held = sum(map(len, self._data))
         if rest:
             self._pending.append(rest)
             self._held += len(rest)
@@ -60,7 +59,12 @@ class SSEReader:
             if self._data:
                 events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
                 self._data.clear()
+                self._held = 0
         elif line.startswith(b"data:"):
-            self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+            self._add(line[6:] if line.startswith(b"data: ") else line[5:])
         elif line == b"data":
-            self._data.append(b"")
+            self._add(b"")
+
+    def _add(self, data: bytes) -> None:
+        self._data.append(data)
+        self._held += len(data) or 1

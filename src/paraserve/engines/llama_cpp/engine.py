@@ -34,7 +34,7 @@ from paraserve.engines.child import EngineAddress
 from paraserve.engines.http.client import EngineHTTP, HTTPTimeouts, broken
 from paraserve.engines.http.identity import Identity
 from paraserve.engines.http.refusals import engine_message, refusal
-from paraserve.engines.http.remote import check_request
+from paraserve.engines.http.remote import check_chunk, check_request
 from paraserve.engines.llama_cpp.body import SEED_RANGE, completion_body, seed_of
 from paraserve.engines.llama_cpp.events import CompletionEvents, Piece
 from paraserve.engines.llama_cpp.grammars import Grammars
@@ -184,7 +184,9 @@ class LlamaCppEngine:
             async with aclosing(self._segment(run, made, segment)) as pieces:
                 async for piece in pieces:
                     cached = piece.cached if cached is None else cached
-                    yield await self._chunk(run, made, piece, cached)
+                    chunk = await self._chunk(run, made, piece, cached)
+                    check_chunk(chunk, len(request.token_ids), self.info.vocab_size)
+                    yield chunk
                     if piece.finish is not None:
                         return
 
@@ -230,7 +232,7 @@ class LlamaCppEngine:
                 raise self._refused(stream.status, await stream.body(), constraint)
             if self._identity is not None:  # its connections are never used twice
                 await self._identity.before_reply()
-            events = CompletionEvents(self._fragments_of_vocabulary, self._token_bytes)
+            events = CompletionEvents(self._fragments_of_vocabulary, self.info.vocab_size)
             while received := await stream.read():
                 for piece in events.feed(received):
                     if piece.error is not None:

@@ -6,12 +6,13 @@ character that is not whole yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import msgspec
 
 from paraserve.engines.base import EngineError, Finish, TokenLogprob
+from paraserve.engines.http.client import garbled
 from paraserve.engines.http.sse import SSEReader
 from paraserve.engines.llama_cpp.token_fragments import TokenFragments
 from paraserve.protocol.error_codes import ErrorCode
@@ -83,12 +84,12 @@ class CompletionEvents:
 
     Args:
         fragments: of the model's vocabulary.
-        token_bytes: the bytes of an id.
+        vocab_size: ids are below it.
     """
 
-    def __init__(self, fragments: TokenFragments, token_bytes: Callable[[int], bytes]) -> None:
+    def __init__(self, fragments: TokenFragments, vocab_size: int) -> None:
         self._fragments = fragments
-        self._token_bytes = token_bytes
+        self._vocab_size = vocab_size
         self._sse = SSEReader(max_event_bytes=16 << 20)
         self._decoder = msgspec.json.Decoder(_Event)
         self._seen = 0
@@ -100,9 +101,7 @@ class CompletionEvents:
             try:
                 event = self._decoder.decode(payload)
             except msgspec.DecodeError as error:
-                raise EngineError(
-                    502, ErrorCode.ENGINE_ERROR, "The engine sent an answer that cannot be read."
-                ) from error
+                raise garbled() from error
             if event.error is not None:
                 yield Piece([], error=ServerFailure(event.error.code, payload))
             elif event.prompt_progress is not None:
@@ -113,7 +112,9 @@ class CompletionEvents:
                 yield self._tokens(event)
 
     def _tokens(self, event: _Event) -> Piece:
-        (last,) = event.tokens
+        last = event.tokens[0]
+        if len(event.tokens) > 1 or not 0 <= last < self._vocab_size:
+            raise garbled()
         ids = [last]
         if event.tokens_predicted > self._seen + 1:
             ids = [*self._lost(event, last, event.tokens_predicted - self._seen - 1), last]

@@ -15,9 +15,9 @@ from typing import TypeVar
 import msgspec
 
 from paraserve.engines.base import EngineChunk, EngineError, EngineRequest, Finish, TokenLogprob
-from paraserve.engines.http.client import broken
+from paraserve.engines.http.client import broken, garbled
 from paraserve.engines.http.refusals import engine_message
-from paraserve.engines.http.remote import DONE, cached_prompt_tokens, garbled
+from paraserve.engines.http.remote import DONE, cached_prompt_tokens
 
 Refused = Callable[[int, str, EngineRequest], EngineError]
 

@@ -25,9 +25,9 @@ from paraserve.engines.base import (
     Sampling,
     TokenLogprob,
 )
-from paraserve.engines.http.client import HTTPTimeouts, broken
+from paraserve.engines.http.client import HTTPTimeouts, broken, garbled
 from paraserve.engines.http.refusals import engine_message
-from paraserve.engines.http.remote import DONE, EventDecoder, ModelFacts, RemoteEngine, cached_prompt_tokens, garbled
+from paraserve.engines.http.remote import DONE, EventDecoder, ModelFacts, RemoteEngine, cached_prompt_tokens
 from paraserve.protocol.error_codes import ErrorCode
 
 _FIELD: dict[ConstraintKind, str] = {
