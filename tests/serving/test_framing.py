@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from itertools import pairwise
+from random import Random
 
 import pytest
 
@@ -12,7 +14,7 @@ from paraserve.api.app import create_app
 from paraserve.serving.connection_limits import ConnectionLimits
 from paraserve.serving.http_protocol import HTTPConnection, with_limits
 from tests.fakes.serving import serving
-from tests.serving.framing import CASES, CHAT, LONE, PATH, STREAM, Case, Client, by_length, cuts, head, try_case
+from tests.serving.framing import CASES, CHAT, LONE, PATH, STREAM, TAKEN, Case, Client, by_length, cuts, head, try_case
 from tests.toy import deployment, engine, reply
 
 LIMITS = ConnectionLimits(refused=0.5, refused_bytes=1 << 20)
@@ -30,6 +32,20 @@ async def url() -> AsyncIterator[str]:
 async def test_a_request_is_as_long_as_its_framing_says_however_it_is_cut(url: str, case: Case) -> None:
     for way, pieces in cuts(case.sent).items():
         assert await try_case(url, case, pieces) == (case.answers, case.goes_on), way
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_requests_on_one_connection_are_what_each_is_alone_in_whatever_packets_they_come(
+    url: str, seed: int
+) -> None:
+    drawn = Random(seed)
+    ones = drawn.choices([case for case in TAKEN.values() if case.goes_on], k=8)
+    ones.append(drawn.choice([case for case in CASES.values() if not case.goes_on]))
+    sent = b"".join(case.sent for case in ones)
+    cuts_at = sorted(drawn.sample(range(1, len(sent)), k=min(drawn.choice([0, 3, 40]), len(sent) - 1)))
+    pieces = [sent[begin:end] for begin, end in pairwise([0, *cuts_at, len(sent)])]
+    whole = Case(sent, tuple(status for case in ones for status in case.answers), goes_on=False)
+    assert await try_case(url, whole, pieces) == (whole.answers, False)
 
 
 async def test_a_body_is_sent_when_it_is_asked_for(url: str) -> None:

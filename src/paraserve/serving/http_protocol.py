@@ -31,7 +31,7 @@ from paraserve.serving.outbox import Outbox
 from paraserve.serving.request_head import (
     MAX_HEAD_BYTES,
     awaits_continue,
-    check_head,
+    fault_of_head,
     head_too_large,
     no_http,
     no_room,
@@ -79,6 +79,8 @@ class HTTPConnection(asyncio.Protocol):
         """What was received behind a request that waits."""
         self._deaf = False
         """Whether nothing more is understood: the connection ends with what is still to be answered."""
+        self._fault: RequestError | None = None
+        """Of the head that was read last."""
         self._refusal: RequestError | None = None
         """What is to be said last."""
         self._unwanted = 0
@@ -157,11 +159,11 @@ class HTTPConnection(asyncio.Protocol):
                 rest = b"".join((self._head_without_offer(), piece[offer.args[0] :], rest))
                 self._parser = httptools.HttpRequestParser(self)
                 self._since = 0
-            except httptools.HttpParserError as error:
+            except httptools.HttpParserError:
                 if self._deaf:
                     self._drop(len(piece))
                 else:
-                    self._refuse(error.__context__ if isinstance(error.__context__, RequestError) else no_http())
+                    self._refuse(self._fault or no_http())
             else:
                 if self._since > MAX_HEAD_BYTES:
                     self._refuse(head_too_large())
@@ -174,7 +176,7 @@ class HTTPConnection(asyncio.Protocol):
         lines += [b"%b: %b" % header for header in self._headers if header[0] != b"upgrade"]
         return b"\r\n".join([*lines, b"", b""])
 
-    # llhttp's callbacks: what they raise comes out of `feed_data`
+    # llhttp's callbacks: what they raise ends `feed_data`
 
     def on_message_begin(self) -> None:
         self._in_head = True
@@ -195,10 +197,13 @@ class HTTPConnection(asyncio.Protocol):
         method, version = self._parser.get_method().decode(), self._parser.get_http_version()
         if self._parser.should_upgrade() and method != "CONNECT":
             return  # it comes again, without the offer
-        check_head(method, self._url, version, self._headers)
+        self._fault = fault_of_head(method, self._url, version, self._headers)
+        if self._fault is not None:
+            raise self._fault
         scope = scope_of(method, self._url, version, self._headers, self._addresses)
         if self._on_end is not None and scope["path"].rpartition("/")[2] != "health":
-            raise no_room()
+            self._fault = no_room()
+            raise self._fault
         scope["state"] = {**self._app_state, PEER: self._addresses["client"]}
         exchange = Exchange(
             self,

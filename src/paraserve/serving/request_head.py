@@ -26,25 +26,26 @@ _HOST = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=:%\[\]-]*")
 Headers = Sequence[tuple[bytes, bytes]]
 
 
-def check_head(method: str, url: bytes, version: str, headers: Headers) -> None:
-    """Raises `RequestError`."""
+def fault_of_head(method: str, url: bytes, version: str, headers: Headers) -> RequestError | None:
+    """Why the request is none, or None."""
     if method == "CONNECT":
-        raise RequestError("This server is no tunnel.", status=405, code=ErrorCode.METHOD_NOT_ALLOWED)
+        return RequestError("This server is no tunnel.", status=405, code=ErrorCode.METHOD_NOT_ALLOWED)
     size = sum(len(name) + len(value) for name, value in headers) + len(url)
     if size > MAX_HEAD_BYTES or len(headers) > MAX_HEADERS:
-        raise head_too_large()
+        return head_too_large()
     if version not in ("1.0", "1.1"):
-        raise RequestError("This server speaks HTTP/1.1.", status=505, code=ErrorCode.INVALID_HTTP)
+        return RequestError("This server speaks HTTP/1.1.", status=505, code=ErrorCode.INVALID_HTTP)
     hosts = [value for name, value in headers if name == b"host"]
     if len(hosts) > 1 or (version == "1.1" and not hosts) or not all(map(_HOST.fullmatch, hosts)):
-        raise RequestError("The request must name its host, once, in a Host header.", code=ErrorCode.INVALID_HTTP)
+        return RequestError("The request must name its host, once, in a Host header.", code=ErrorCode.INVALID_HTTP)
     codings = [value.lower() for name, value in headers if name == b"transfer-encoding"]
     if codings and version == "1.0":
-        raise RequestError("HTTP/1.0 has no Transfer-Encoding.", code=ErrorCode.INVALID_HTTP)
+        return RequestError("HTTP/1.0 has no Transfer-Encoding.", code=ErrorCode.INVALID_HTTP)
     if codings not in ([], [b"chunked"]):
-        raise RequestError(
+        return RequestError(
             "The only Transfer-Encoding that is taken is chunked.", status=501, code=ErrorCode.INVALID_HTTP
         )
+    return None
 
 
 def awaits_continue(version: str, headers: Headers) -> bool:

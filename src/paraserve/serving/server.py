@@ -197,6 +197,7 @@ class HTTPServer(uvicorn.Server):
         deadline = time.monotonic() + LAST_WORDS_SECONDS
         while self.server_state.connections and time.monotonic() < deadline:  # noqa: ASYNC110 - uvicorn has no event
             await asyncio.sleep(0.01)
+        self._reserve.close()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
