@@ -65,15 +65,18 @@ def test_a_prefill_is_gone_on_with(claude: anthropic.Anthropic) -> None:
     assert claude.messages.create(**asked(messages=prefilled)).content[0].text.startswith(" Paris")
 
 
-def test_a_forced_tool_use_is_whole(claude: anthropic.Anthropic) -> None:
+def test_a_forced_tool_use_is_whole_and_its_result_is_read(claude: anthropic.Anthropic) -> None:
     with claude.messages.stream(**asked(tools=[WEATHER], tool_choice=ONE_CALL)) as stream:
         turn = stream.get_final_message()
     (use,) = (block for block in turn.content if block.type == "tool_use")
     assert turn.stop_reason == "tool_use"
     assert use.input.keys() == {"city"}
-    counted = claude.messages.count_tokens(model=MODEL, system=HELPFUL, messages=FRANCE, tools=[WEATHER])
-    usage = turn.usage
+    result = {"type": "tool_result", "tool_use_id": use.id, "content": "Sunny."}
+    history: Any = [*FRANCE, {"role": "assistant", "content": turn.content}, {"role": "user", "content": [result]}]
+    counted = claude.messages.count_tokens(model=MODEL, system=HELPFUL, messages=history, tools=[WEATHER])
+    usage = claude.messages.create(**asked(messages=history, tools=[WEATHER], max_tokens=8)).usage
     assert counted.input_tokens == usage.input_tokens + (usage.cache_read_input_tokens or 0)
+    assert usage.cache_read_input_tokens, "the turn before is the beginning of this one"
 
 
 def test_a_reply_is_parsed_by_a_schema(claude: anthropic.Anthropic) -> None:
@@ -85,6 +88,8 @@ def test_a_reply_is_parsed_by_a_schema(claude: anthropic.Anthropic) -> None:
 
 
 def test_the_tool_runner_goes_on_without_kept_conversations(claude: anthropic.Anthropic) -> None:
+    called = []
+
     @anthropic.beta_tool
     def get_weather(city: str) -> str:
         """The weather of a city.
@@ -92,19 +97,21 @@ def test_the_tool_runner_goes_on_without_kept_conversations(claude: anthropic.An
         Args:
             city: its name
         """
+        called.append(city)
         return f"Sunny in {city}."
 
     runner = claude.beta.messages.tool_runner(
         model=MODEL,
         max_tokens=200,
-        max_iterations=1,
+        max_iterations=2,
         tools=[get_weather],
         tool_choice=ONE_CALL,
         messages=FRANCE,
         extra_body={"temperature": 0},
     )
-    (turn,) = runner
-    assert [block.type for block in turn.content] == ["tool_use"]
+    turns = list(runner)
+    assert [block.type for block in turns[0].content] == ["tool_use"]
+    assert len(called) == sum(block.type == "tool_use" for turn in turns for block in turn.content)
 
 
 def test_models_are_read(claude: anthropic.Anthropic) -> None:
