@@ -76,8 +76,10 @@ An option can be given in three places. The command line wins over the environme
 - A preset (`--openai-compat`) fills in values that the same source does not give itself, whatever the order.
 - An unknown flag or file key, a value that is not valid and options that do not go together end the start with one
   line that names the source, and exit code 2.
-- An empty environment variable counts as unset. The variables that Kubernetes sets for a service named `paraserve`
-  (`PARASERVE_PORT=tcp://…`, `PARASERVE_SERVICE_HOST`, …) are ignored.
+- An empty environment variable counts as unset, and so does an empty key of a file; where they are for API keys, they
+  end the start. A key that stands twice in a file does, too.
+- The variables that Kubernetes sets for a service named `paraserve` (`PARASERVE_PORT=tcp://…`,
+  `PARASERVE_SERVICE_HOST`, …) are ignored.
 """
 
 

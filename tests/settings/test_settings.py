@@ -1,5 +1,6 @@
 """Options from the command line, the environment and a file: types, precedence, refusals, presets."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -304,3 +305,57 @@ def test_keys_add_up_on_the_command_line_and_are_not_shown() -> None:
     given = settings(["--api-key", "a1", "--api-key", "b2,c3"])
     assert given.api_key == ("a1", "b2", "c3")
     assert "a1" not in repr(given)
+
+
+@pytest.mark.parametrize("key", ["api-key", "api_key", "api-key-file"])
+@pytest.mark.parametrize("text", ["{}:", "{}: null", "{}: ''", "{}: []", "{}: ~"])
+def test_a_key_that_the_file_names_and_leaves_empty_ends_the_start(tmp_path: Path, key: str, text: str) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(text.format(key))
+    with pytest.raises(ConfigurationError, match=re.escape(f"{file}: {key}")):
+        load_settings([], {}, config=str(file))
+
+
+@pytest.mark.parametrize("variable", ["PARASERVE_API_KEY", "PARASERVE_API_KEY_FILE"])
+def test_a_variable_of_keys_that_is_empty_ends_the_start(variable: str) -> None:
+    with pytest.raises(ConfigurationError, match=variable):
+        load_settings([], {variable: ""})
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("c.yaml", "port: 1\nport: 2\n"),
+        ("c.yaml", "open-health: true\nopen_health: false\n"),
+        ("c.json", '{"port": 1, "host": "x", "port": 1}'),
+        ("c.yaml", "chat-template-kwargs:\n  a: 1\n  a: 2\n"),
+        ("c.toml", "port = 1\nport = 2\n"),
+        ("c.toml", "open-health = true\nopen_health = false\n"),
+    ],
+)
+def test_a_key_that_stands_twice_in_a_file_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    with pytest.raises(ConfigurationError, match=re.escape(str(file))):
+        load_settings([], {}, config=str(file))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], False),
+        (["--host=localhost"], False),
+        (["--host=127.9.9.9"], False),
+        (["--host=::1"], False),
+        (["--host=0.0.0.0", "--api-key=x"], False),
+        (["--host=0.0.0.0", "--api-key-file=x"], False),
+        (["--host=0.0.0.0"], True),
+        (["--host=::"], True),
+        (["--host=10.0.0.7"], True),
+        (["--host=gpu-box"], True),
+    ],
+)
+def test_a_server_that_anybody_may_use_is_warned_of_at_the_start(arguments: list[str], told: bool) -> None:
+    warnings = load_settings(arguments, {}).warnings
+    assert [warning for warning in warnings if "without --api-key" in warning] == list(warnings)
+    assert bool(warnings) is told

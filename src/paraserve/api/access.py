@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
+from paraserve.api.callers import KnownCallers
 from paraserve.api.keys import ApiKeys, KeyRing
 from paraserve.api.root_path import RootPath
 from paraserve.settings import ServerSettings
@@ -34,14 +35,20 @@ def page_layers(settings: ServerSettings) -> list[Middleware]:
 
 
 def key_layer(settings: ServerSettings, open_paths: frozenset[str]) -> list[Middleware]:
-    """Args:
+    """What asks for a key, or without keys, what keeps web pages out.
+
+    Args:
         open_paths: those that ask for no key.
 
     Raises:
         KeyFileError: the file of keys cannot be used.
     """
     keys = key_ring(settings)
-    return [] if keys is None else [Middleware(ApiKeys, keys=keys, open_paths=open_paths)]
+    if keys is None:
+        return [
+            Middleware(KnownCallers, names=(settings.host, *settings.allowed_hosts), origins=settings.allowed_origins)
+        ]
+    return [Middleware(ApiKeys, keys=keys, open_paths=open_paths)]
 
 
 def key_ring(settings: ServerSettings) -> KeyRing | None:

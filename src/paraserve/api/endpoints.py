@@ -51,7 +51,7 @@ Handler = Callable[[Request], Awaitable[ASGIApp]]
 _INPUT_ERRORS = (400, 413, 415)
 _MODEL_ERRORS = (404,)
 _ENGINE_ERRORS = (429, 502, 503, 504)
-_EVERYWHERE = (401, 500, 503)
+_EVERYWHERE = (401, 403, 500, 503)
 
 
 def _always(_: ServerSettings) -> bool:

@@ -142,7 +142,7 @@ def presented_key(scope: Scope) -> bytes:
     scheme, _, sent = headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer":
         sent = headers.get("x-api-key", "")
-    return sent.strip().encode("latin-1", "replace")
+    return sent.strip(" \t").encode("latin-1", "replace")  # blanks of HTTP; those of Latin-1 are part of a key
 
 
 def caller_of(scope: Scope) -> Caller:

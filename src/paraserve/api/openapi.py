@@ -32,6 +32,7 @@ STATUS_TEXTS: Mapping[int, str] = {
     200: "Success",
     400: "The request is wrong: `param` names the field, or the input does not fit",
     401: "A valid API key is needed",
+    403: "A web page may not call this server",
     404: "The model is not served here",
     413: "The body is larger than the server takes, or the input does not fit",
     415: "The body is compressed in a way that is not known",

@@ -104,6 +104,18 @@ class ErrorCode(StrEnum):
         "mend the client, or speak TLS where the server does not",
     )
     INVALID_API_KEY = "invalid_api_key", 401, "no key, or a wrong one", "`Authorization: Bearer KEY`"
+    UNKNOWN_HOST = (
+        "unknown_host",
+        403,
+        "the server asks for no key, and was called by a name that a web page could have made up",
+        "`--allowed-hosts NAME`, or a key",
+    )
+    FOREIGN_ORIGIN = (
+        "foreign_origin",
+        403,
+        "the server asks for no key, and the request comes from a web page that it did not send",
+        "`--allowed-origins ORIGIN`, or a key",
+    )
     MODEL_NOT_FOUND = "model_not_found", 404, "the model is not served here", "`GET /v1/models` lists what is"
     ENDPOINT_NOT_FOUND = "endpoint_not_found", 404, "no such path", "see [api.md](api.md)"
     METHOD_NOT_ALLOWED = "method_not_allowed", 405, "the path does not take this method", "`Allow` has the right one"

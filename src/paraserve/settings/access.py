@@ -48,6 +48,21 @@ def check_access(settings: ServerSettings, origins: Mapping[str, str]) -> None:
             raise ConfigurationError(f"{source}: {proxy!r} is not valid: expected an address, a network or *")
 
 
+def access_warnings(settings: ServerSettings) -> list[str]:
+    """What an operator may mean, and should know."""
+    if settings.api_key or settings.api_key_file or is_loopback(settings.host):
+        return []
+    return [f"--host {settings.host} without --api-key: whoever reaches this address may use the model"]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address of an URL stands for this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
 def _is_network(text: str) -> bool:
     try:
         ipaddress.ip_network(text)

@@ -79,6 +79,7 @@ class Option:
     bounds: str = ""
     metavar: str = ""
     secret: bool = False
+    door: bool = False
     default_note: str = ""
 
     @property
@@ -123,6 +124,7 @@ def setting(
     help: str,
     metavar: str = "",
     secret: bool = False,
+    door: bool = False,
     default_note: str = "",
 ) -> Any:
     """A dataclass field that is an option.
@@ -133,8 +135,10 @@ def setting(
         help: one or two sentences for the operator.
         metavar: what stands for the value in the help; by default the annotation's, or its kind's.
         secret: never shown by ``repr``.
+        door: one that is named and left empty ends the start, instead of counting as not given.
     """
-    metadata = {"group": group, "help": help, "metavar": metavar, "secret": secret, "default_note": default_note}
+    metadata = {"group": group, "help": help, "metavar": metavar, "secret": secret, "door": door}
+    metadata["default_note"] = default_note
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
     return dataclasses.field(default=default, repr=not secret, metadata=metadata)

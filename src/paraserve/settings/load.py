@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paraserve.settings.access import check_access
+from paraserve.settings.access import access_warnings, check_access
 from paraserve.settings.declare import ConfigurationError, options_of
 from paraserve.settings.policies import PRESETS
 from paraserve.settings.server import ServerSettings
@@ -46,7 +46,8 @@ def load_settings(
         origins |= given.origins
     settings = ServerSettings(**values)
     _check(settings, origins)
-    return LoadedSettings(settings, origins, tuple(line for given in sources for line in given.warnings))
+    warnings = [line for given in sources for line in given.warnings]
+    return LoadedSettings(settings, origins, (*warnings, *access_warnings(settings)))
 
 
 def _expand_preset(given: Given) -> None:

@@ -158,6 +158,7 @@ class ServingSettings:
         (),
         group=ACCESS,
         secret=True,
+        door=True,
         metavar="KEY",
         default_note="no authentication",
         help="Ask clients for a bearer token, one of these; repeat it, or separate with commas. PARASERVE_API_KEY "
@@ -166,6 +167,7 @@ class ServingSettings:
     api_key_file: FilePath | None = setting(
         None,
         group=ACCESS,
+        door=True,
         help="Further keys, one a line; # starts a comment. Read again when the file changes: keys can be added and "
         "withdrawn without a restart.",
     )
@@ -177,6 +179,14 @@ class ServingSettings:
         default_note="made at each start",
         help="Signs the reasoning that clients of /v1/responses carry for the model (encrypted_content). Servers with "
         "the same key, and one before and after a restart, read each other's.",
+    )
+    allowed_hosts: tuple[str, ...] = setting(
+        (),
+        group=ACCESS,
+        metavar="NAME",
+        default_note="names that nobody on the internet can own",
+        help="Names under which clients call a server that asks for no key, as llm.example behind a proxy; repeat it, "
+        "or separate with commas; * is any. Addresses, localhost, names without a dot and --host always are.",
     )
     open_health: bool = setting(True, group=ACCESS, help="Answer /health and /health_generate without a key.")
     open_metrics: bool = setting(True, group=ACCESS, help="Answer /metrics without a key.")

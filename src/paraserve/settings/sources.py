@@ -75,14 +75,18 @@ def read_arguments(options: Sequence[Option], arguments: Sequence[str]) -> Given
 
 
 def read_environment(options: Sequence[Option], environment: Mapping[str, str]) -> Given:
-    """Variables ``PARASERVE_…``. An empty one counts as unset; an unknown one that resembles an option is a warning.
+    """Variables ``PARASERVE_…``. An empty one counts as unset (but `_check_door`); an unknown one that resembles an
+    option is a warning.
 
     Raises `ConfigurationError`.
     """
     by_variable = {option.variable: option for option in options}
     given = Given()
     for variable, text in environment.items():
-        if not variable.startswith(_PREFIX) or not text:
+        if not variable.startswith(_PREFIX):
+            continue
+        if not text:
+            _check_door(by_variable.get(variable), variable)
             continue
         if _SERVICE_LINK.fullmatch(variable) and (variable not in by_variable or "://" in text):
             continue
@@ -103,11 +107,21 @@ def read_file(options: Sequence[Option], path: Path) -> Given:
     for key, value in _load(path).items():
         source = f"{path}: {key}"
         option = by_key.get(str(key).replace("_", "-"))
+        if option is not None and option.name in given.origins:
+            raise ConfigurationError(f"{source}: stands there twice")
         if option is None:
             raise ConfigurationError(f"{source}: unknown key{suggestion(str(key).replace('_', '-'), by_key)}")
         if value is not None:
             given.put(option, value, source)
+        else:
+            _check_door(option, source)
     return given
+
+
+def _check_door(option: Option | None, source: str) -> None:
+    """What is empty counts as not given, but not where a server would be open that was meant to be shut."""
+    if option is not None and option.door:
+        raise ConfigurationError(f"{source}: is empty, and the server would ask for no key: give one, or take it out")
 
 
 def _load(path: Path) -> dict[Any, Any]:
@@ -144,8 +158,18 @@ def _parse_toml(path: Path, text: str) -> Any:
 def _parse_yaml(path: Path, text: str) -> Any:
     import yaml
 
+    class Loader(yaml.SafeLoader):
+        """Refuses a key that stands twice, of which the language's own takes the last without a word."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+            twice = next((key for place, key in enumerate(keys) if key in keys[:place]), None)
+            if twice is not None:
+                raise ConfigurationError(f"{path}: {twice}: stands there twice")
+            return super().construct_mapping(node, deep)
+
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader)
     except yaml.YAMLError as error:
         problem = " ".join(str(error).split())
         raise ConfigurationError(f"configuration file {path} is not YAML: {problem}") from error
