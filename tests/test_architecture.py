@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "formats": "",
     "grammar": "formats.types formats.spec",
     "tokenizers": "start_error",
+    "store": "start_error",
     "engines.base": "start_error protocol.error_codes",
     "engines.scripted": "protocol.error_codes engines.base",
     "engines.http": "protocol.error_codes engines.base",
@@ -52,10 +53,12 @@ MAY_IMPORT = {
     "observability": "secrets settings protocol.error_codes generation policies.base",
     "admission": "settings protocol",
     "preparation": "",
-    "deployment": "secrets settings protocol formats tokenizers engines.base preparation prompt generation policies",
-    "api": "secrets start_error watched_files settings protocol formats engines.base prompt generation policies "
+    "deployment": "secrets settings protocol formats tokenizers store engines.base preparation prompt generation "
+    "policies",
+    "api": "secrets start_error watched_files settings protocol formats store engines.base prompt generation policies "
     "observability admission preparation deployment",
-    "deploy": "secrets start_error settings protocol formats tokenizers engines prompt generation policies deployment",
+    "deploy": "secrets start_error settings protocol formats tokenizers store engines prompt generation policies "
+    "deployment",
     "serving": "start_error watched_files settings protocol engines observability admission deployment api deploy",
     "cli": "settings serving",
     "__main__": "cli",

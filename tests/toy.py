@@ -103,7 +103,7 @@ def deployment(
     **settings: Any,
 ) -> Deployment:
     """The toy behind ``scripted``. Reasoning is in ``<think>``, calls are Hermes', unless settings say otherwise."""
-    formats = {"reasoning_parser": "qwen3", "tool_call_parser": "hermes"}
+    formats = {"reasoning_parser": "qwen3", "tool_call_parser": "hermes", "response_store": "memory"}
     checkpoint = Checkpoint(
         path=Path(model_path),
         tokenizer=tokenizer,

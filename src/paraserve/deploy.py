@@ -33,6 +33,7 @@ from paraserve.prompt.state import StartMarkers
 from paraserve.prompt.template import ChatTemplate
 from paraserve.settings import ServerSettings
 from paraserve.start_error import StartError
+from paraserve.store.build import build_store
 from paraserve.tokenizers.checkpoint import DEFAULT_TEMPLATE, Checkpoint, load_checkpoint
 from paraserve.tokenizers.gguf import difference_from_llama_cpp
 
@@ -184,6 +185,9 @@ def join(
         names=settings.served_model_name or (model_path.stem if model_path.suffix == ".gguf" else model_path.name,),
         context_length=bound.context_length,
         sampling_defaults=model_defaults(checkpoint.generation_config),
+        store=build_store(
+            settings.response_store, max_bytes=settings.response_store_size, max_age=settings.response_store_age
+        ),
     )
 
 

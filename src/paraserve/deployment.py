@@ -5,6 +5,7 @@ Built once at start and read by every request; it holds no state of a request.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError
 from paraserve.secrets import client_text
 from paraserve.settings import ServerSettings
+from paraserve.store.base import ResponseStore
 from paraserve.tokenizers.base import Tokenizer
 
 _LONGEST_MODEL = 200
@@ -56,6 +58,10 @@ class Deployment:
     sampling_defaults: Mapping[str, float] = field(default_factory=dict)
     created: int = field(default_factory=lambda: int(time.time()))
     availability: Availability = field(default_factory=Availability)
+    store: ResponseStore | None = None
+    """Of responses; None: nothing is kept."""
+    background: set[asyncio.Task[None]] = field(default_factory=set)
+    """Replies that run without a client."""
     preparation: Preparation = field(default_factory=Preparation)
 
     def asked_model(self, requested: str | None) -> str:
@@ -88,6 +94,11 @@ class Deployment:
         return reply_start(self.tokenizer.decode(token_ids[-_TAIL:]), self.markers)
 
     async def close(self) -> None:
-        """Stop the engine and let the threads end."""
+        """Break off replies in the background, stop the engine and let the threads end."""
+        for task in self.background:
+            task.cancel()
+        await asyncio.gather(*self.background, return_exceptions=True)
         await self.engine.stop()
+        if self.store is not None:
+            await asyncio.to_thread(self.store.close)
         self.preparation.close()

@@ -20,7 +20,12 @@ from tests.toy import client, deployment, engine, reply
 
 CALL = reply('<think>Hm.</think><tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>')
 WITH_TOOL = {"tools": [{"type": "function", "function": {"name": "f"}}]}
-SERVED_WITHOUT_BODY = [endpoint for endpoint in ENDPOINTS if endpoint.summary and endpoint.takes is None]
+STORED = ("{response_id}", "{conversation_id}")
+SERVED_WITHOUT_BODY = [
+    endpoint
+    for endpoint in ENDPOINTS
+    if endpoint.summary and endpoint.takes is None and not any(name in endpoint.path for name in STORED)
+]
 EXAMPLES = [(endpoint, name) for endpoint in ENDPOINTS for name in endpoint.examples]
 
 
@@ -70,6 +75,23 @@ async def test_every_answer_has_the_described_type(endpoint: Endpoint) -> None:
         assert response.headers["content-type"].startswith(endpoint.answer)
     else:
         msgspec.convert(response.json(), endpoint.answer)
+
+
+async def test_what_is_told_of_stored_things_has_the_described_type() -> None:
+    found = [endpoint for endpoint in ENDPOINTS if any(name in endpoint.path for name in STORED)]
+    assert len(found) == 7
+    async with client(deployment(engine())) as http:
+        ids = {
+            "{response_id}": (await http.post("/v1/responses", json={"input": "hi"})).json()["id"],
+            "{conversation_id}": (await http.post("/v1/conversations", json={})).json()["id"],
+        }
+        for endpoint in sorted(found, key=lambda endpoint: endpoint.method == "DELETE"):
+            path = endpoint.path
+            for name, id in ids.items():
+                path = path.replace(name, id)
+            response = await http.request(endpoint.method, path)
+            assert response.status_code == 200, (endpoint.method, path)
+            msgspec.convert(response.json(), endpoint.answer)
 
 
 @pytest.mark.parametrize(

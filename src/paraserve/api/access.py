@@ -24,7 +24,7 @@ def page_layers(settings: ServerSettings) -> list[Middleware]:
             Middleware(
                 CORSMiddleware,
                 allow_origins=settings.allowed_origins,
-                allow_methods=("GET", "POST"),
+                allow_methods=("GET", "POST", "DELETE"),
                 allow_headers=("*",),
                 allow_private_network=True,
                 expose_headers=SHOWN_TO_PAGES,

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from paraserve.api import pages, system, tokens
+from paraserve.api import pages, stored, system, tokens
 from paraserve.api.chat import ChatTurn
 from paraserve.api.completions import CompletionTurn
 from paraserve.api.encoders.messages import encode_anthropic_error
@@ -31,7 +31,11 @@ from paraserve.protocol.completions import Completion, CompletionRequest
 from paraserve.protocol.errors import RequestError
 from paraserve.protocol.models import ModelCard, ModelList
 from paraserve.protocol.responses import (
+    ConversationObject,
+    ConversationRequest,
+    Deleted,
     InputTokensRequest,
+    ItemList,
     ResponseEvent,
     ResponseInputTokens,
     ResponseObject,
@@ -79,7 +83,7 @@ class Endpoint:
     parameters: name of a path parameter to what it is.
     """
 
-    method: Literal["GET", "POST"]
+    method: Literal["GET", "POST", "DELETE"]
     path: str
     handler: Handler
     name: str = ""
@@ -137,6 +141,9 @@ def _under_v1(endpoint: Endpoint) -> Endpoint:
         endpoint, path="/v1" + endpoint.path, name=endpoint.name + "V1", summary=f"The same as {endpoint.path}"
     )
 
+
+_RESPONSE_ID = {"response_id": "What `id` of the response said."}
+_CONVERSATION_ID = {"conversation_id": "What `id` of the conversation said."}
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
@@ -200,6 +207,40 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "How many tokens the prompt of a response has", "Responses",
         takes=InputTokensRequest, answer=ResponseInputTokens,
         examples={"A question": {"input": "What is the capital of France?"}},
+    ),
+    Endpoint(
+        "GET", "/v1/responses/{response_id}", stored.get_response, "getResponse",
+        "A stored response, or how one in the background is getting on", "Responses",
+        answer=ResponseObject, parameters=_RESPONSE_ID,
+    ),
+    Endpoint(
+        "DELETE", "/v1/responses/{response_id}", stored.delete_response, "deleteResponse",
+        "Delete a stored response", "Responses", answer=Deleted, parameters=_RESPONSE_ID,
+    ),
+    Endpoint(
+        "POST", "/v1/responses/{response_id}/cancel", stored.cancel_response, "cancelResponse",
+        "End a response that runs in the background", "Responses", answer=ResponseObject, parameters=_RESPONSE_ID,
+    ),
+    Endpoint(
+        "GET", "/v1/responses/{response_id}/input_items", stored.list_input_items, "listInputItems",
+        "What a stored response is the answer to", "Responses", answer=ItemList, parameters=_RESPONSE_ID,
+    ),
+    Endpoint(
+        "POST", "/v1/conversations", stored.create_conversation, "createConversation",
+        "A conversation that responses go on from and are added to", "Responses",
+        takes=ConversationRequest, answer=ConversationObject, examples={"An empty one": {}},
+    ),
+    Endpoint(
+        "GET", "/v1/conversations/{conversation_id}", stored.get_conversation, "getConversation",
+        "A conversation", "Responses", answer=ConversationObject, parameters=_CONVERSATION_ID,
+    ),
+    Endpoint(
+        "DELETE", "/v1/conversations/{conversation_id}", stored.delete_conversation, "deleteConversation",
+        "Delete a conversation; its responses stay", "Responses", answer=Deleted, parameters=_CONVERSATION_ID,
+    ),
+    Endpoint(
+        "GET", "/v1/conversations/{conversation_id}/items", stored.list_conversation_items, "listConversationItems",
+        "What was said in a conversation", "Responses", answer=ItemList, parameters=_CONVERSATION_ID,
     ),
     Endpoint(
         "GET", "/v1/models", system.list_models, "listModels",

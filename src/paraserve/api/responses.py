@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Self
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
+from paraserve.admission import Admission
+from paraserve.api.background import BackgroundReply
 from paraserve.api.body import json_response, read_body
 from paraserve.api.chat import ChatTurn
 from paraserve.api.decoders.response_tools import INPUT, custom_parameters
@@ -18,8 +23,13 @@ from paraserve.api.decoders.responses import SEALED, name_places, responses_form
 from paraserve.api.encoders.response_items import ItemForm
 from paraserve.api.encoders.responses import ResponseForm, ResponsesFold, ResponsesStream
 from paraserve.api.encoders.shape import Fold, ReplyShape, StreamEncoder
+from paraserve.api.keys import caller_of
+from paraserve.api.replies import RunReply, prepared
 from paraserve.api.sealed import Seal
-from paraserve.engines.base import Constraint, Sampling
+from paraserve.api.shelf import Kept, Shelf, own_items
+from paraserve.api.streams import EventStream
+from paraserve.engines.base import Constraint, EngineError, Sampling
+from paraserve.generation.run import Take
 from paraserve.prompt.chat import PreparedPrompt
 from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError, field_error
@@ -35,6 +45,8 @@ from paraserve.protocol.responses import (
     decode_responses,
 )
 
+T = TypeVar("T")
+
 GRAMMAR_NOT_ENFORCED = "custom_grammar_not_enforced"
 OLDEST_DROPPED = "oldest_turns_dropped"
 LEAST_ROOM = 16
@@ -45,14 +57,21 @@ class ResponsesTurn(ChatTurn):
     id_prefix = "resp"
     prompt_param = "input"
 
-    def __init__(self, http: Request, sent: InputTokensRequest, body: bytes = b"", *, generates: bool = True) -> None:
-        for name in ("previous_response_id", "conversation", "background"):
-            if getattr(sent, name, None):
-                raise field_error(name, "responses are not stored here: send all", ErrorCode.UNSUPPORTED_PARAMETER)
+    def __init__(
+        self,
+        http: Request,
+        sent: InputTokensRequest,
+        kept: Kept,
+        body: bytes = b"",
+        *,
+        generates: bool = True,
+    ) -> None:
         seal: Seal = http.app.state.seal
-        self.sent = sent
+        self.sent = msgspec.structs.replace(sent, input=kept.resolved(sent.input))
+        self._kept = kept
         self._seal = seal
-        self._form = responses_form(sent, seal.open)
+        self._shelf = Shelf.of(http)
+        self._form = responses_form(self.sent, seal.open, kept.items())
         super().__init__(http, self._form.request, body, generates=generates)
         self.id = self.id.replace("-", "_")
         self.notes = (*self._form.notes, *self.fit_effort())
@@ -62,8 +81,18 @@ class ResponsesTurn(ChatTurn):
         self._sampled = Sampling(max_tokens=0)
 
     @classmethod
-    def read(cls, http: Request, body: bytes) -> Self:
-        return cls(http, decode_responses(body), body)
+    async def respond(cls, http: Request) -> ASGIApp:
+        body = await read_body(http)
+        sent = await prepared(http, len(body), partial(decode_responses, body))
+        if sent.background and sent.stream:
+            raise field_error("stream", "not for a response in the background", ErrorCode.UNSUPPORTED_PARAMETER)
+        kept = await kept_for(http, sent)
+        turn = await prepared(http, len(body) + kept.size, partial(cls, http, sent, kept, body))
+        with turn.attributed():
+            return await turn.reply()
+
+    async def prepared(self, work: Callable[[], T]) -> T:
+        return await prepared(self.http, len(self.body) + self._kept.size, work)
 
     # What custom tools want.
 
@@ -139,11 +168,62 @@ class ResponsesTurn(ChatTurn):
         self._sampled = super().sampling(prompt)
         return self._sampled
 
-    def fold(self, shape: ReplyShape) -> Fold:
+    def fold(self, shape: ReplyShape) -> ResponsesFold:
         return ResponsesFold(self.response_form(shape))
 
-    def encoder(self, shape: ReplyShape) -> StreamEncoder:
+    def encoder(self, shape: ReplyShape) -> ResponsesStream:
         return ResponsesStream(self.response_form(shape))
+
+    # What is stored.
+
+    @property
+    def stores(self) -> bool:
+        return self._shelf is not None and isinstance(self.sent, ResponsesRequest) and self.sent.store is not False
+
+    async def _whole(self, run: RunReply, fold: Fold) -> Response:
+        assert isinstance(fold, ResponsesFold)
+        if fold.form.response.background:
+            return await self._in_background(run, fold)
+        return await super()._whole(self._storing(run, fold), fold)
+
+    async def _streamed(self, run: RunReply, encoder: StreamEncoder) -> EventStream:
+        assert isinstance(encoder, ResponsesStream)
+        return await super()._streamed(self._storing(run, encoder.fold), encoder)
+
+    def _storing(self, run: RunReply, fold: ResponsesFold) -> RunReply:
+        """The run, which ends when the response is stored."""
+
+        async def stored(take: Take) -> None:
+            await run(take)
+            if self.stores:
+                await self._store(fold)
+
+        return stored
+
+    async def _store(self, fold: ResponsesFold) -> None:
+        """Raises `EngineError` where the client asked for it by name; else the response says that it is not stored."""
+        assert self._shelf is not None
+        assert isinstance(self.sent, ResponsesRequest)
+        response = fold.whole()
+        try:
+            await self._shelf.put(response, own_items(self.sent.input, response.id), self._kept)
+        except RequestError as error:
+            if self.sent.store:
+                raise EngineError(error.status, ErrorCode.STORE_UNAVAILABLE, error.message) from error
+            fold.told = msgspec.structs.replace(response, store=False)
+
+    async def _in_background(self, run: RunReply, fold: ResponsesFold) -> Response:
+        """Answered at once; what becomes of it is in the store. Raises `RequestError` (503)."""
+        assert self._shelf is not None
+        queued = msgspec.structs.replace(fold.form.response, status="queued")
+        reply = BackgroundReply(self._shelf, fold, own_items(self.sent.input, queued.id), self._kept)
+        await reply.put(queued, running=True)
+        admission: Admission = self.http.app.state.admission
+        enter = partial(admission.enter, caller_of(self.http.scope))
+        task = asyncio.ensure_future(reply.run(run, enter))
+        self.deployment.background.add(task)
+        task.add_done_callback(self.deployment.background.discard)
+        return json_response(queued, headers=self.headers)
 
     def response_form(self, shape: ReplyShape) -> ResponseForm:
         sent = self.sent
@@ -165,6 +245,10 @@ class ResponsesTurn(ChatTurn):
             top_logprobs=sent.top_logprobs or 0,
             max_output_tokens=sent.max_output_tokens,
             truncation=sent.truncation or "disabled",
+            previous_response_id=sent.previous_response_id,
+            conversation={"id": self._kept.conversation} if self._kept.conversation else None,
+            store=self.stores,
+            background=bool(sent.background),
             metadata=sent.metadata or {},
             user=sent.user,
         )
@@ -189,8 +273,25 @@ class ResponsesTurn(ChatTurn):
             raise
 
 
+async def kept_for(http: Request, sent: InputTokensRequest) -> Kept:
+    """What a request goes on from. Raises `RequestError`: it needs a store and there is none, or does not find it."""
+    shelf = Shelf.of(http)
+    if shelf is not None:
+        if isinstance(sent, ResponsesRequest) and sent.background and sent.store is False:
+            raise field_error("background", "needs store to be true")
+        return await shelf.kept(sent)
+    for name in ("previous_response_id", "conversation", "background"):
+        if getattr(sent, name, None):
+            raise field_error(name, "nothing is stored here: send the whole history", ErrorCode.UNSUPPORTED_PARAMETER)
+    return Kept()
+
+
 async def input_tokens(request: Request) -> Response:
-    turn = ResponsesTurn(request, decode_input_tokens(await read_body(request)), generates=False)
+    body = await read_body(request)
+    sent = await prepared(request, len(body), partial(decode_input_tokens, body))
+    kept = await kept_for(request, sent)
+    begin = partial(ResponsesTurn, request, sent, kept, body, generates=False)
+    turn = await prepared(request, len(body) + kept.size, begin)
     with turn.attributed():
         prompt = await turn.prompt()
     return json_response(ResponseInputTokens(len(prompt.token_ids)), headers=turn.headers)

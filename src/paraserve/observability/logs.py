@@ -35,7 +35,7 @@ def configure_logging(settings: ServerSettings, stream: TextIO) -> bool:
     terminal = stream.isatty()
     as_json = settings.log_format == "json" or (settings.log_format == "auto" and not terminal)
     handler = LogStream(stream)
-    given = (settings.engine_api_key, settings.reasoning_key)
+    given = (settings.engine_api_key, settings.reasoning_key, settings.store_password)
     secrets = [*settings.api_key, *settings.engine_fields_key, *filter(None, given)]
     handler.setFormatter(LineFormatter(as_json=as_json, color=terminal, secrets=secrets))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)

@@ -117,6 +117,13 @@ class ErrorCode(StrEnum):
         "`--allowed-origins ORIGIN`, or a key",
     )
     MODEL_NOT_FOUND = "model_not_found", 404, "the model is not served here", "`GET /v1/models` lists what is"
+    RESPONSE_NOT_FOUND = (
+        "response_not_found",
+        404,
+        "no response or conversation of this id was stored with this API key, one that it goes on from was deleted, or "
+        "nothing is stored here",
+        "send the whole history",
+    )
     ENDPOINT_NOT_FOUND = "endpoint_not_found", 404, "no such path", "see [api.md](api.md)"
     METHOD_NOT_ALLOWED = "method_not_allowed", 405, "the path does not take this method", "`Allow` has the right one"
     REQUEST_TIMEOUT = (
@@ -163,6 +170,12 @@ class ErrorCode(StrEnum):
         503,
         "the engine gives no token, runs another model, or, started by the server, has died",
         "look at the engine",
+    )
+    STORE_UNAVAILABLE = (
+        "store_unavailable",
+        503,
+        "the store of responses does not work, and the request needs it",
+        "try again after `Retry-After`, or send the whole history with `store: false`",
     )
     SERVER_STOPPING = (
         "server_stopping",

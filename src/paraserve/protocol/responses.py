@@ -192,6 +192,40 @@ def decode_input_tokens(body: bytes) -> InputTokensRequest:
     return decode_body(_input_tokens, body)
 
 
+class ConversationRequest(msgspec.Struct, frozen=True, kw_only=True):
+    items: Annotated[list[Item] | None, Meta(description="What was said so far.")] = None
+    metadata: dict[str, Any] | None = None
+
+
+_conversation = msgspec.json.Decoder(ConversationRequest)
+
+
+def decode_conversation(body: bytes) -> ConversationRequest:
+    """Raises `RequestError` (400) that names the field."""
+    return decode_body(_conversation, body)
+
+
+class ConversationObject(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    object: Literal["conversation"] = "conversation"
+    created_at: int
+    metadata: dict[str, Any]
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    id: str
+    object: Literal["response", "conversation.deleted"]
+    deleted: bool = True
+
+
+class ItemList(msgspec.Struct, frozen=True, kw_only=True):
+    object: Literal["list"] = "list"
+    data: list[Item]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
 class ResponseInputTokens(msgspec.Struct, frozen=True):
     input_tokens: int
     object: Literal["response.input_tokens"] = "response.input_tokens"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Meta
 
-from paraserve.settings.declare import SECONDS, Count, FilePath, Positive, Seconds, setting
+from paraserve.settings.declare import BYTES, SECONDS, Count, FilePath, Positive, Seconds, setting
 
 ENGINE = "Engine"
 FORMATS = "Reasoning and tool calls"
@@ -139,7 +140,28 @@ class ReplySettings:
         help="What stream_options in a request that does not stream means: 400 as OpenAI answers, or nothing.",
     )
 
+    response_store: str | None = setting(
+        None,
+        group=REQUESTS,
+        secret=True,
+        metavar="PATH|URL",
+        default_note="responses.db in paraserve's directory of $XDG_STATE_HOME",
+        help="Where /v1/responses keeps what clients may go on from: a file of SQLite, postgresql://…, memory (of one "
+        "process), or off.",
+    )
+    response_store_size: Annotated[int, Meta(ge=0, extra=BYTES)] = setting(
+        2**30, group=REQUESTS, help="Most that the store keeps; what was used least lately is deleted first."
+    )
+    response_store_age: Annotated[float, Meta(ge=0, extra=SECONDS)] = setting(
+        30 * 86_400.0, group=REQUESTS, help="How long a response is kept after it was last used."
+    )
+
     @property
     def starts_engine(self) -> bool:
         """Whether SGLang or vLLM is started by us, instead of running elsewhere."""
         return self.engine in ("sglang", "vllm") and not self.engine_url
+
+    @property
+    def store_password(self) -> str | None:
+        """The one in the URL of the store, for logs to leave out."""
+        return urlsplit(self.response_store or "").password

@@ -78,10 +78,12 @@ class ResponsesFold:
     """The whole response."""
 
     def __init__(self, form: ResponseForm, watcher: Watcher | None = None) -> None:
-        self._form = form
+        self.form = form
         self.items = Items(form.items, watcher)
         self._end: ChoiceEnd | None = None
         self._usage: Usage | None = None
+        self.told: ResponseObject | None = None
+        """What it ended as."""
 
     def take(self, event: ReplyEvent) -> None:
         if isinstance(event, ReplyDelta):
@@ -93,13 +95,15 @@ class ResponsesFold:
             self._usage = event
 
     def whole(self) -> ResponseObject:
-        """Once the last event was taken."""
-        assert self._end is not None
-        cut = self._end.finish_reason == "length"
-        return self._ended(
-            "incomplete" if cut else "completed",
-            incomplete_details=IncompleteDetails("max_output_tokens") if cut else None,
-        )
+        """Once the last event was taken; the same whenever it is asked for."""
+        if self.told is None:
+            assert self._end is not None
+            cut = self._end.finish_reason == "length"
+            self.told = self._ended(
+                "incomplete" if cut else "completed",
+                incomplete_details=IncompleteDetails("max_output_tokens") if cut else None,
+            )
+        return self.told
 
     def failed(self, error: RequestError) -> ResponseObject:
         """What there is of one that failed."""
@@ -110,7 +114,7 @@ class ResponsesFold:
 
     def _ended(self, status: ResponseStatus, **fields: Any) -> ResponseObject:
         return msgspec.structs.replace(
-            self._form.response,
+            self.form.response,
             status=status,
             completed_at=int(time.time()),
             output=self.items.output(),

@@ -1,0 +1,78 @@
+"""A reply that runs without a client: what becomes of it is in the store.
+
+While it runs it says so to the store, where any server sees that it does, and sees itself that it was cancelled.
+Invariant: what it ends as is stored, however it ends, but for a server that is killed and a store that is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from paraserve.admission import Leave
+from paraserve.api.encoders.responses import ResponsesFold
+from paraserve.api.errors import as_request_error, internal_error, stopping
+from paraserve.api.replies import RunReply
+from paraserve.api.shelf import BEAT_SECONDS, Kept, Shelf
+from paraserve.engines.base import EngineError
+from paraserve.generation.events import ReplyEvent
+from paraserve.protocol.errors import RequestError
+from paraserve.protocol.responses import Item, ResponseObject
+
+log = logging.getLogger(__name__)
+
+
+class BackgroundReply:
+    def __init__(self, shelf: Shelf, fold: ResponsesFold, input: list[Item], kept: Kept) -> None:
+        self._shelf = shelf
+        self._fold = fold
+        self._input = input
+        self._kept = kept
+
+    async def put(self, response: ResponseObject, *, running: bool = False) -> None:
+        """Raises `RequestError` (503)."""
+        await self._shelf.put(response, self._input, self._kept, running=running)
+
+    async def run(self, run: RunReply, enter: Callable[[], Awaitable[Leave]]) -> None:
+        work = asyncio.ensure_future(self._ended(run, enter))
+        try:
+            while not (await asyncio.wait({work}, timeout=BEAT_SECONDS))[0]:
+                if not await self._goes_on():
+                    return
+            if await self._goes_on():
+                await self.put(work.result())
+        except RequestError as error:
+            log.warning("a response in the background was not stored: %s", error.message)
+        except asyncio.CancelledError:
+            await self.put(self._fold.failed(stopping()))
+            raise
+        finally:
+            if not work.done():
+                work.cancel()
+                await asyncio.wait({work})
+
+    async def _goes_on(self) -> bool:
+        return await self._shelf.beat(self._fold.form.response.id)
+
+    async def _ended(self, run: RunReply, enter: Callable[[], Awaitable[Leave]]) -> ResponseObject:
+        """What the reply ended as."""
+        try:
+            leave = await enter()
+            try:
+                await self.put(msgspec.structs.replace(self._fold.form.response, status="in_progress"), running=True)
+                await run(self._take)
+            finally:
+                leave()
+        except (EngineError, RequestError) as error:
+            return self._fold.failed(as_request_error(error))
+        except Exception:
+            log.exception("a response in the background failed")
+            return self._fold.failed(internal_error())
+        return self._fold.whole()
+
+    def _take(self, events: Sequence[ReplyEvent]) -> None:
+        for event in events:
+            self._fold.take(event)
