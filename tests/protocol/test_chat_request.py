@@ -27,7 +27,7 @@ def decode(**fields: Any):
         ({"n": 0}, "n"),
         ({"n": "two"}, "n"),
         ({"max_tokens": 0}, "max_tokens"),
-        ({"max_tokens": -1}, "max_tokens"),
+        ({"max_tokens": -2}, "max_tokens"),
         ({"max_tokens": 50, "max_completion_tokens": 0}, "max_completion_tokens"),
         ({"reasoning_effort": "huge"}, "reasoning_effort"),
         ({"stream": "yes"}, "stream"),

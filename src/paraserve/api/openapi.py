@@ -14,7 +14,7 @@ from starlette.responses import Response
 from paraserve import __version__
 from paraserve.protocol.errors import ErrorBody
 from paraserve.protocol.messages import AnyMessage
-from paraserve.protocol.tools import NamedToolChoice, ToolDefinition
+from paraserve.protocol.tools import AllowedToolsChoice, NamedToolChoice, ToolDefinition
 
 if TYPE_CHECKING:
     from paraserve.api.endpoints import Endpoint
@@ -23,7 +23,7 @@ _REF = "#/components/schemas/{name}"
 _FREE_FIELDS: Mapping[str, Any] = {
     "messages": list[AnyMessage],
     "tools": list[ToolDefinition] | None,
-    "tool_choice": str | NamedToolChoice | None,
+    "tool_choice": str | NamedToolChoice | AllowedToolsChoice | None,
 }
 """Fields that are decoded as free objects, since a chat template may read more of them, and the types that they are
 then checked with."""

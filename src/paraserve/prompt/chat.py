@@ -26,7 +26,7 @@ from paraserve.prompt.prefill import ContinuedPrompt, continue_final
 from paraserve.prompt.shown import shows_text_beside_calls
 from paraserve.prompt.state import StartMarkers, reply_start
 from paraserve.prompt.template import ChatTemplate
-from paraserve.prompt.thinking import nearest_effort, resolve_kwargs, thinking_modes
+from paraserve.prompt.thinking import nearest_effort, resolve_kwargs, thinking_modes, unused_wishes
 from paraserve.prompt.tool_declarations import declare_tools
 from paraserve.prompt.tool_results import result_order
 from paraserve.prompt.tool_text import TextualTools
@@ -169,6 +169,7 @@ class ChatPrompt:
         kwargs = resolve_kwargs(self._settings.template_kwargs, given, request.reasoning_effort, takes)
         if kwargs.effort_unused:
             notes["reasoning_effort_not_used"] = None
+        notes.update(dict.fromkeys(unused_wishes(request, kwargs.requested)))
         variables: dict[str, Any] = {**self._checkpoint.special_tokens, **kwargs.variables}
         if tools or takes.absent_tools_as_none:
             variables["tools"] = tools or None

@@ -5,12 +5,13 @@ Never renders. One invariant: a request's own kwargs win over its effort, and bo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from paraserve.prompt.capabilities import EFFORTS, TemplateCapabilities, ThinkingSwitch
 from paraserve.prompt.errors import PromptError
+from paraserve.protocol.chat import ChatCompletionRequest
 from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import field_error
 
@@ -117,6 +118,31 @@ def resolve_kwargs(
     return ResolvedKwargs(
         variables, requested, used if isinstance(used, str) else None, effort is not None and not told
     )
+
+
+def unused_wishes(request: ChatCompletionRequest, requested: bool | None) -> Iterator[str]:
+    """Names for the fields of a request that ask for thinking, or for none, and have no effect.
+
+    Args:
+        requested: what the template was told.
+    """
+    kwargs, wish = request.chat_template_kwargs or {}, request.reasoning
+    field = request.thinking
+    if isinstance(field, Mapping):
+        field = field.get("type") != "disabled"
+    switches = {
+        "thinking": (field, kwargs.get("thinking")),
+        "enable_thinking": (
+            request.enable_thinking,
+            None if wish and wish.switch is not None else kwargs.get("enable_thinking"),
+        ),
+        "reasoning": (wish.switch if wish is not None and wish.asked_effort is None else None,),
+    }
+    for name, asked in switches.items():
+        if any(wanted is not None and wanted is not requested for wanted in map(as_boolean, asked)):
+            yield f"{name}_not_used"
+    if wish is not None:
+        yield from (f"reasoning_{name}_not_used" for name in ("exclude", "max_tokens") if getattr(wish, name))
 
 
 def _from_effort(effort: str | None, given: Mapping[str, Any], takes: TemplateCapabilities) -> dict[str, Any]:

@@ -7,7 +7,7 @@ JSON allows and UTF-8 does not: it is read as U+FFFD. Invariant: a body that dec
 from __future__ import annotations
 
 import re
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,7 +26,10 @@ def decode_body(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     try:
         return _decode(decoder, body)
     except msgspec.ValidationError as error:
-        raise from_validation(error) from None
+        whole = with_whole_numbers(body, error)
+        if whole is not None:
+            return decode_body(decoder, whole)
+        raise from_validation(error, expected=decoder.type) from None
     except RecursionError:
         raise RequestError("The body is nested too deeply.", code=ErrorCode.INVALID_JSON) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -43,6 +46,27 @@ def _decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         if whole == body:
             raise
         return decoder.decode(whole)
+
+
+_FRACTION = re.compile(r"^Expected `int\b[^`]*`, got `float` - at `\$\.?(?P<path>[^`]*)`$")
+_STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+
+
+def with_whole_numbers(body: bytes, error: msgspec.ValidationError) -> bytes | None:
+    """The JSON text with ``5`` for ``5.0`` in the place where an integer is asked for, which JSON's schemas call one.
+    None: that is not what was wrong."""
+    at = _FRACTION.match(str(error))
+    if at is None or "..." in at["path"]:
+        return None
+    document: Any = msgspec.json.decode(body)
+    *steps, last = [int(index) if index else name for index, name in _STEP.findall(at["path"])]
+    holder = document
+    for step in steps:
+        holder = holder[step]
+    if not holder[last].is_integer():
+        return None
+    holder[last] = int(holder[last])
+    return msgspec.json.encode(document)
 
 
 def with_whole_characters(body: bytes) -> bytes:

@@ -11,10 +11,30 @@ from paraserve.protocol.body import decode_body
 from paraserve.protocol.errors import field_error
 from paraserve.protocol.messages import Message, check_messages
 from paraserve.protocol.sampling import SamplingFields, check_sampling
-from paraserve.protocol.tools import Tool, ToolChoice, check_tools
+from paraserve.protocol.tools import Tool, ToolChoice, check_tools, narrowed
 from paraserve.protocol.usage import UsageInfo
 
-ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max", "default", "auto"]
+"""The last two leave it to the model."""
+
+
+class ReasoningWish(msgspec.Struct, frozen=True):
+    """OpenRouter's field, as SGLang reads it. ``effort`` wins over ``enabled``, and over ``reasoning_effort``."""
+
+    effort: ReasoningEffort | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    enabled: bool | str | None = None
+    enable: bool | str | None = None
+    exclude: bool | None = None
+    max_tokens: int | None = None
+
+    @property
+    def asked_effort(self) -> ReasoningEffort | None:
+        return self.effort or self.reasoning_effort
+
+    @property
+    def switch(self) -> bool | str | None:
+        return self.enable if self.enabled is None else self.enabled
 
 
 class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
@@ -44,8 +64,13 @@ class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
         bool | None, Meta(description="Go on with the last message instead of beginning a reply.")
     ] = None
     documents: list[dict[str, Any]] | None = None
+    reasoning: Annotated[
+        ReasoningWish | None, Meta(description="effort: like reasoning_effort; enabled: whether to think.")
+    ] = None
     thinking: Any = None
     """The vendor field of Kimi's API: read by its policy only."""
+    enable_thinking: Any = None
+    """Read here by nobody, as by its peers: that is said."""
 
     @property
     def output_limit(self) -> tuple[str, int | None]:
@@ -80,12 +105,35 @@ def check_chat(request: ChatRequest) -> ChatRequest:
     messages = check_messages(request.messages)
     check_sampling(request)
     check_tools(request.tools)
+    request = _in_our_words(request)
     field, limit = request.output_limit
     if limit is not None and limit < 1:
         raise field_error(field, "must be at least 1")
     if request.top_logprobs and not request.logprobs:
         raise field_error("top_logprobs", "needs logprobs to be true")
     return msgspec.structs.replace(request, messages=messages)
+
+
+def _in_our_words(request: ChatRequest) -> ChatRequest:
+    """What other APIs and their clients say in other words, in ours: `reasoning`, words and numbers that leave a thing
+    to the server, and the tools that may be called out of those that are declared."""
+    said: dict[str, Any] = {}
+    effort = request.reasoning_effort
+    wish = request.reasoning
+    if wish is not None:
+        effort = wish.asked_effort or effort
+        kwargs = request.chat_template_kwargs or {}
+        switched = wish.asked_effort is None and wish.switch is not None
+        if switched and not kwargs.keys() & {"thinking", "enable_thinking"}:
+            said["chat_template_kwargs"] = {**kwargs, "enable_thinking": wish.switch}
+    effort = None if effort in ("default", "auto") else effort
+    if effort != request.reasoning_effort:
+        said["reasoning_effort"] = effort
+    said |= {name: None for name in ("max_tokens", "max_completion_tokens") if getattr(request, name) == -1}
+    tools, choice = narrowed(request.tools, request.tool_choice)
+    if tools is not request.tools:
+        said |= {"tools": tools, "tool_choice": choice}
+    return msgspec.structs.replace(request, **said) if said else request
 
 
 class FunctionCall(msgspec.Struct, frozen=True):

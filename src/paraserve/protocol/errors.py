@@ -9,10 +9,12 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
 from paraserve.protocol.error_codes import ErrorCode
+from paraserve.protocol.words import right_words
 
 LONGEST_RETRY_AFTER = 60
 """Seconds that a client is told to wait, at most twice."""
@@ -105,7 +107,8 @@ def output_overflow(prompt_tokens: int, max_tokens: int, context_length: int, *,
     return RequestError(
         f"This model's maximum context length is {context_length} tokens. However, you requested "
         f"{prompt_tokens + max_tokens} tokens ({prompt_tokens} in the input, {max_tokens} for the reply). "
-        f"Please reduce the input or {param}: there is room for {context_length - prompt_tokens} tokens of reply.",
+        f"Please reduce the input or {param}: there is room for {context_length - prompt_tokens} tokens of reply. "
+        "(A server started with --openai-max-tokens-overflow clamp cuts the limit to the room.)",
         param=param,
         code=ErrorCode.CONTEXT_LENGTH_EXCEEDED,
     )
@@ -116,16 +119,20 @@ _ECHOED = re.compile(r"^(Invalid (?:enum )?value) .*", re.DOTALL)
 _MISSING = re.compile(r"^Object missing required field `([^`]+)`")
 
 
-def from_validation(error: msgspec.ValidationError, root: str = "") -> RequestError:
+def from_validation(error: msgspec.ValidationError, root: str = "", expected: Any = None) -> RequestError:
     """What msgspec found wrong, as a 400 that names the field.
 
     Args:
+        expected: the type that was not met: of a field that takes only some words, they are listed.
         root: where in the request the validated value stands, when it is not the whole body.
     """
     text = str(error)
     at = _AT.search(text)
     path = at[1] if at else ""
     message = _ECHOED.sub(r"\1", text[: at.start()] if at else text)
+    words = right_words(expected, path) if expected is not None and message.startswith("Invalid") else ()
+    if words:
+        message = f"must be one of {', '.join(words)}"
     missing = _MISSING.match(message)
     if missing:
         path = f"{path}.{missing[1]}" if path else missing[1]

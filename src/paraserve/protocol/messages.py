@@ -129,7 +129,7 @@ def check_messages(messages: list[Message]) -> list[Message]:
     try:
         msgspec.convert(repaired, list[AnyMessage])
     except msgspec.ValidationError as error:
-        raise from_validation(error, "messages") from None
+        raise from_validation(error, "messages", list[AnyMessage]) from None
     call_ids: set[str] = set()
     for place, message in enumerate(repaired):
         _check_message(message, f"messages[{place}]", call_ids)

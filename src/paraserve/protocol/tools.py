@@ -35,9 +35,17 @@ class NamedFunction(msgspec.Struct, frozen=True):
     name: str
 
 
-class NamedToolChoice(msgspec.Struct, frozen=True):
+class NamedToolChoice(msgspec.Struct, frozen=True, tag_field="type", tag="function"):
     function: NamedFunction
-    type: Literal["function"]
+
+
+class AllowedTools(msgspec.Struct, frozen=True):
+    tools: list[NamedToolChoice]
+    mode: Literal["auto", "required"] = "auto"
+
+
+class AllowedToolsChoice(msgspec.Struct, frozen=True, tag_field="type", tag="allowed_tools"):
+    allowed_tools: AllowedTools
 
 
 ToolChoice = str | dict[str, Any]
@@ -63,7 +71,7 @@ def check_tools(tools: Sequence[Tool] | None, param: str = "tools") -> tuple[Fun
     try:
         definitions = msgspec.convert(list(tools), list[ToolDefinition])
     except msgspec.ValidationError as error:
-        raise from_validation(error, param) from None
+        raise from_validation(error, param, list[ToolDefinition]) from None
     seen: set[str] = set()
     for i, definition in enumerate(definitions):
         name = definition.function.name
@@ -102,10 +110,10 @@ def tool_choice_in_force(choice: ToolChoice | None, functions: Sequence[Function
             raise _wrong(f"must be one of {', '.join(CHOICE_WORDS)}, or an object that names a function")
         name = None
     else:
-        try:
-            name = msgspec.convert(choice, NamedToolChoice).function.name
-        except msgspec.ValidationError as error:
-            raise from_validation(error, "tool_choice") from None
+        chosen = _chosen(choice)
+        if isinstance(chosen, AllowedToolsChoice):
+            raise _wrong("allowed_tools needs tools")
+        name = chosen.function.name
     if not functions and choice not in ("none", "auto"):
         raise _wrong("only 'none' and 'auto' make sense without tools")
     if name is None:
@@ -113,6 +121,35 @@ def tool_choice_in_force(choice: ToolChoice | None, functions: Sequence[Function
     if name in CHOICE_WORDS or all(name != function.name for function in functions):
         raise _wrong("the named function is not among tools, or its name cannot be told from a choice")
     return name
+
+
+def narrowed(
+    tools: Sequence[Tool] | None, choice: ToolChoice | None
+) -> tuple[Sequence[Tool] | None, ToolChoice | None]:
+    """The tools that ``allowed_tools`` leaves, and the choice among them; as they are for any other choice.
+
+    Raises:
+        RequestError: 400 at ``tool_choice``: it names a tool that is not declared, or is none of our choices.
+    """
+    if not tools or not isinstance(choice, dict):
+        return tools, choice
+    chosen = _chosen(choice)
+    if isinstance(chosen, NamedToolChoice):
+        return tools, choice
+    allowed = {each.function.name for each in chosen.allowed_tools.tools}
+    kept = [tool for tool in tools if tool["function"]["name"] in allowed]
+    if len(kept) < len(allowed):
+        raise _wrong("a function of allowed_tools is not among tools")
+    return kept, chosen.allowed_tools.mode if kept else "none"
+
+
+def _chosen(choice: dict[str, Any]) -> NamedToolChoice | AllowedToolsChoice:
+    kinds = NamedToolChoice | AllowedToolsChoice
+    try:
+        chosen: NamedToolChoice | AllowedToolsChoice = msgspec.convert(choice, kinds)
+        return chosen
+    except msgspec.ValidationError as error:
+        raise from_validation(error, "tool_choice", kinds) from None
 
 
 def _wrong(why: str) -> RequestError:
