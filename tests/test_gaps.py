@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,7 @@ class Attack:
     path: str = CHAT
     headers: dict[str, str] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+    packed: bool = False
 
 
 WORDS = {"authorization": " ".join(f"word{i:04d}" for i in range(6_000))}
@@ -51,6 +53,8 @@ ATTACKS: dict[str, Attack] = {
     "documents": Attack({"messages": USER, "documents": [{"text": "x" * 100}] * 20_000}),
     "a variable of the template": Attack({"messages": USER, "chat_template_kwargs": {"x": [[1]] * 200_000}}),
     "half a character among millions of escapes": Attack({"messages": [{"role": "user", "content": ESCAPES}]}),
+    "much in few packed bytes": Attack({"messages": [{"role": "user", "content": "x" * 30_000_000}]}, packed=True),
+    "many objects in few packed bytes": Attack({"messages": USER, "x": [[]] * 500_000}, packed=True),
     "a prompt that cannot fit": Attack({"prompt": "x" * 10_000_000}, COMPLETIONS),
     "many prompts": Attack({"prompt": ["word " * 300] * 1024, "max_tokens": 1}, COMPLETIONS),
     "many choices": Attack({"prompt": ["x"] * 8, "n": 128, "max_tokens": 1}, COMPLETIONS),
@@ -65,8 +69,11 @@ ATTACKS: dict[str, Attack] = {
 async def test_no_request_holds_up_others(name: str) -> None:
     attack = ATTACKS[name]
     body = None if attack.body is None else json.dumps(attack.body).encode()
+    headers = dict(attack.headers)
+    if attack.packed and body is not None:
+        body, headers["content-encoding"] = gzip.compress(body, 1), "gzip"
     async with client(deployment(engine(), **attack.settings)) as http:
         await http.post(CHAT, json={"messages": USER})
-        longest, response = await gap_of(http.post(attack.path, content=body, headers=attack.headers))
+        longest, response = await gap_of(http.post(attack.path, content=body, headers=headers))
         assert response.status_code < 500, response.text[:300]
         assert longest < TOLERATED

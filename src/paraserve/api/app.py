@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 from paraserve import __version__
 from paraserve.admission import Admission, AdmissionLimits, LocalAdmission
 from paraserve.api.access import key_layer, page_layers
+from paraserve.api.body_room import BodyRoom
 from paraserve.api.endpoints import ENDPOINTS, Handler
 from paraserve.api.errors import on_http_error, on_request_error
 from paraserve.api.last_answers import LastAnswers
@@ -78,6 +79,7 @@ def create_app(deployment: Deployment, admission: Admission | None = None) -> St
     app.state.endpoints = served
     app.state.error_encoders = {endpoint.path: endpoint.error for endpoint in served}
     app.state.admission = admission or LocalAdmission(AdmissionLimits.of(settings))
+    app.state.body_room = BodyRoom(settings.max_body_size)
     app.state.metrics = metrics
     app.state.seal = Seal(settings.reasoning_key)
     app.state.request_log = request_log

@@ -52,7 +52,7 @@ from paraserve.settings import ServerSettings
 
 Handler = Callable[[Request], Awaitable[ASGIApp]]
 
-_INPUT_ERRORS = (400, 413, 415)
+_INPUT_ERRORS = (400, 408, 413, 415)
 _MODEL_ERRORS = (404,)
 _ENGINE_ERRORS = (429, 502, 503, 504)
 _EVERYWHERE = (401, 403, 500, 503)

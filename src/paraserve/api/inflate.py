@@ -2,14 +2,14 @@
 
 ``gzip`` and ``deflate`` (zlib's form), which Python has in itself, and ``zstd``, which it has from 3.14 on. Invariant:
 a body of few bytes that unfolds to many (a bomb), or that asks for much memory to be unfolded in, costs no more than
-the limit and a window of 8 MiB.
+the limit and a window of 8 MiB, and it is unfolded in steps, between which others have their turns.
 """
 
 from __future__ import annotations
 
 import sys
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from paraserve.protocol.error_codes import ErrorCode
@@ -24,9 +24,15 @@ _ZSTD_WINDOW_LOG = 23
 """8 MiB, which decoders should have room for (RFC 8878, 3.1.1.1.2); a body may ask for terabytes."""
 
 
+_STEP = 256 * 2**10
+"""Bytes that are unfolded at a time."""
+
+
 class Decompressor(Protocol):
     @property
     def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
     @property
     def unused_data(self) -> bytes: ...
     def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
@@ -35,8 +41,8 @@ class Decompressor(Protocol):
 class Plain:
     """A body that is not compressed."""
 
-    def feed(self, data: bytes, room: int) -> bytes:
-        return data
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        yield data
 
     def finish(self) -> None:
         return None
@@ -48,18 +54,23 @@ class Inflater:
     def __init__(self, decompressor: Decompressor) -> None:
         self._inflate = decompressor
 
-    def feed(self, data: bytes, room: int) -> bytes:
-        """More of the body: at most one byte beyond ``room``, which says that it is too large.
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """More of the body, step by step.
 
         Raises:
             RequestError: 400 for data that is none of this encoding.
         """
         if not data:
-            return b""
+            return
         if self._inflate.eof:
             raise _broken()
+        yield self._step(data)
+        while not (self._inflate.eof or self._inflate.needs_input):
+            yield self._step(b"")
+
+    def _step(self, data: bytes) -> bytes:
         try:
-            return self._inflate.decompress(data, room + 1)
+            return self._inflate.decompress(data, _STEP)
         except (zlib.error, zstd.ZstdError):
             raise _broken() from None
 
@@ -69,12 +80,37 @@ class Inflater:
             raise _broken()
 
 
+class _Zlib:
+    """zlib's in the manner of zstd's: it keeps what it has not unfolded yet."""
+
+    def __init__(self, form: int) -> None:
+        self._inflate = zlib.decompressobj(form)
+        self._full = False
+
+    @property
+    def eof(self) -> bool:
+        return self._inflate.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._full and not self._inflate.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inflate.unused_data
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes:
+        unfolded = self._inflate.decompress(self._inflate.unconsumed_tail + data, max_length)
+        self._full = len(unfolded) == max_length
+        return unfolded
+
+
 def _gzip() -> Decompressor:
-    return zlib.decompressobj(zlib.MAX_WBITS | 16)
+    return _Zlib(zlib.MAX_WBITS | 16)
 
 
 def _deflate() -> Decompressor:
-    return zlib.decompressobj(zlib.MAX_WBITS)
+    return _Zlib(zlib.MAX_WBITS)
 
 
 def _zstd() -> Decompressor:

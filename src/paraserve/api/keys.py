@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 
 from starlette.datastructures import Headers
@@ -149,6 +149,12 @@ def caller_of(scope: Scope) -> Caller:
     """Whose request it is, None where nobody is asked for a key."""
     caller: Caller = scope["state"].get(_CALLER)
     return caller
+
+
+def party_of(scope: Scope) -> Hashable:
+    """Who is behind a request, for what parties share: a key, or an address where nobody is asked for one."""
+    client = scope.get("client")
+    return caller_of(scope) or (client and client[0])
 
 
 def _route_path(scope: Scope) -> str:

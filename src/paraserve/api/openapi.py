@@ -34,6 +34,7 @@ STATUS_TEXTS: Mapping[int, str] = {
     401: "A valid API key is needed",
     403: "A web page may not call this server",
     404: "The model is not served here",
+    408: "The body did not come in time",
     413: "The body is larger than the server takes, or the input does not fit",
     415: "The body is compressed in a way that is not known",
     429: "Too many requests",

@@ -16,7 +16,7 @@ from paraserve.admission import Admission, Leave
 from paraserve.api.body import deployment_of
 from paraserve.api.encoders.shape import StreamEncoder
 from paraserve.api.errors import as_request_error
-from paraserve.api.keys import caller_of
+from paraserve.api.keys import caller_of, party_of
 from paraserve.api.streams import Write, one_line_each, unless_gone
 from paraserve.engines.base import EngineError
 from paraserve.generation.events import ReplyEvent
@@ -38,10 +38,8 @@ async def prepared(request: Request, size: int, work: Callable[[], T]) -> T:
     """
     if size <= SMALL_BODY:
         return work()
-    client = request.scope.get("client")
-    party = caller_of(request.scope) or (client and client[0])
     preparation = deployment_of(request).preparation
-    return await unless_gone(request, preparation.run(party, size, work))
+    return await unless_gone(request, preparation.run(party_of(request.scope), size, work))
 
 
 def check_admission(request: Request) -> None:

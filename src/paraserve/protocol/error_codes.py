@@ -129,10 +129,15 @@ class ErrorCode(StrEnum):
     REQUEST_TIMEOUT = (
         "request_timeout",
         408,
-        "the request did not come: 30 s for its head, 60 between parts of its body",
+        "the request did not come: 30 s for its head, 60 between parts of its body, 120 for all of it",
         "send it at once",
     )
-    REQUEST_TOO_LARGE = "request_too_large", 413, "the body is larger than `--max-body-size`", "send less"
+    REQUEST_TOO_LARGE = (
+        "request_too_large",
+        413,
+        "the body is larger than `--max-body-size`, or holds too many items",
+        "send less",
+    )
     UNSUPPORTED_ENCODING = (
         "unsupported_encoding",
         415,

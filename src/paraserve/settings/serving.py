@@ -79,7 +79,7 @@ class ServingSettings:
     )
     playground: bool = setting(True, group=SERVER, help="Show a page to try the model at / to a browser.")
     max_body_size: Annotated[int, Meta(ge=1024, extra=BYTES)] = setting(
-        64 * 2**20, group=SERVER, help="Largest request body; a larger one is answered 413."
+        32 * 2**20, group=SERVER, help="Largest request body, unpacked; a larger one is answered 413."
     )
     stream_comment_interval: Seconds = setting(
         0.0,
