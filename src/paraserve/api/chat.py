@@ -21,7 +21,7 @@ from paraserve.prompt.chat import PreparedPrompt
 from paraserve.protocol.chat import ChatCompletionRequest, decode_chat
 from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError, field_error
-from paraserve.protocol.tools import CHOICE_WORDS, check_tools, tool_choice_in_force
+from paraserve.protocol.tools import CHOICE_WORDS, declared_functions, tool_choice_in_force
 
 
 class ChatTurn(Turn[ChatCompletionRequest]):
@@ -35,7 +35,7 @@ class ChatTurn(Turn[ChatCompletionRequest]):
     ) -> None:
         super().__init__(http, sent, body, generates=generates)
         with self.attributed():
-            functions = check_tools(self.request.tools)
+            functions = declared_functions(self.request.tools, self.request.messages)
             self.choice = tool_choice_in_force(self.request.tool_choice, functions)
         if self.choice != "none":
             strictness = self.deployment.settings.tool_strictness

@@ -62,6 +62,8 @@ class TemplateCapabilities:
     """Declared tools are in the prompt."""
     bare_tools: bool = True
     """A declared tool may have neither description nor parameters."""
+    message_tools: bool = True
+    """A system message may declare tools."""
     references: References = "shown"
     """What a tool's schema refers to is in the prompt: as it was sent, where the definition stands in the place of the
     reference, or only in a parameter's description."""
@@ -148,6 +150,7 @@ def _call_facts(prober: Prober) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "tools": tools,
         "bare_tools": not tools or prober.shows_bare_tool(),
+        "message_tools": prober.shows_message_tools(),
         "references": prober.references() if tools else "shown",
         "type_lists": not tools or prober.shows_tool_with({"type": ["string", "null"], "description": "d"}, probes.KEY),
         "calls": bool(working),

@@ -147,6 +147,8 @@ class ChatPrompt:
         """
         messages: Sequence[Mapping[str, Any]] = request.messages
         tools: Sequence[Mapping[str, Any]] | None = (request.tools or None) if with_tools else None
+        if not with_tools:
+            messages = _without_tools(messages)
         name = self._choose(tools)
         takes = self.capabilities[name]
         notes: dict[str, None] = {}
@@ -265,6 +267,15 @@ def _blame_tools(template: ChatTemplate, variables: Mapping[str, Any], error: Pr
     if tools and error.code == ErrorCode.TEMPLATE_ERROR and renders(None):
         failing = next((place for place, tool in enumerate(tools) if not renders([tool])), None)
         error.param = "tools" if failing is None else f"tools[{failing}].function.parameters"
+
+
+def _without_tools(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Without the tools that messages declare, and without messages that say nothing else."""
+    return [
+        {key: value for key, value in message.items() if key != "tools"} if message.get("tools") else message
+        for message in messages
+        if not message.get("tools") or message.get("content")
+    ]
 
 
 def _as_shown(messages: Sequence[Mapping[str, Any]], takes: TemplateCapabilities) -> Sequence[Mapping[str, Any]]:

@@ -19,6 +19,7 @@ from paraserve.prompt.errors import PromptError
 from paraserve.prompt.instructions import place_instructions
 from paraserve.prompt.parts import joined_text, media_kind, part_text, thought_text
 from paraserve.prompt.template import tojson
+from paraserve.prompt.tool_declarations import declare_tools
 from paraserve.prompt.tool_results import result_order
 from paraserve.prompt.turns import place_turns
 from paraserve.protocol.error_codes import ErrorCode
@@ -85,10 +86,19 @@ class HistoryAdapter:
             if carried and messages[place]["role"] != "tool":
                 adapted.append({"role": "user", "content": carried})
                 carried = []
-            adapted.append(self._message(messages[place], f"messages[{place}]", notes, carried))
+            adapted += self._declaring(self._message(messages[place], f"messages[{place}]", notes, carried), notes)
         if carried:
             adapted.append({"role": "user", "content": carried})
         return adapted
+
+    def _declaring(self, message: Message, notes: Notes) -> list[Message]:
+        """A system message that declares tools as one that does nothing else, behind one with what it says."""
+        if "tools" not in message:
+            return [message]
+        said = {key: value for key, value in message.items() if key != "tools"}
+        declared = declare_tools(message["tools"], self._takes, notes)
+        declaring = {"role": "system", "content": "", "tools": declared}
+        return [said, declaring] if said.get("content") else [declaring]
 
     def _message(self, message: Mapping[str, Any], path: str, notes: Notes, carried: list[dict[str, Any]]) -> Message:
         """``carried``: takes the parts that have no place in this message."""
@@ -98,6 +108,14 @@ class HistoryAdapter:
             copy["content"] = None
         if not copy.get("tool_calls", True):
             del copy["tool_calls"]
+        if not copy.get("tools", True):
+            del copy["tools"]
+        if "tools" in copy and not self._takes.message_tools:
+            raise PromptError(
+                f"{path}.tools: this model's chat template shows none here; send them in the request's tools",
+                f"{path}.tools",
+                ErrorCode.UNSUPPORTED_CONTENT,
+            )
         role = copy["role"]
         place = "call" if "tool_calls" in copy else role
         if isinstance(copy.get("content"), list):

@@ -26,7 +26,7 @@ def place_instructions(messages: list[Message], takes: TemplateCapabilities, not
     - Where the template has no place for a system message, its text stands before the first user text (the last one's,
       where the template shows it only there).
     """
-    if not any(message["role"] in ROLES for message in messages):
+    if not any(map(_instructs, messages)):
         return messages
     renamed = False
     placed = []
@@ -36,9 +36,9 @@ def place_instructions(messages: list[Message], takes: TemplateCapabilities, not
             renamed = True
             notes["developer_as_system"] = None
         placed.append(message)
-    head_length = next((place for place, message in enumerate(placed) if message["role"] not in ROLES), len(placed))
+    head_length = next((place for place, message in enumerate(placed) if not _instructs(message)), len(placed))
     head, rest = placed[:head_length], placed[head_length:]
-    late = [message for message in rest if message["role"] in ROLES and not _taken_late(message, takes)]
+    late = [message for message in rest if _instructs(message) and not _taken_late(message, takes)]
     if late:
         notes["hoisted_system"] = None
         rest = [message for message in rest if all(message is not other for other in late)]
@@ -47,6 +47,11 @@ def place_instructions(messages: list[Message], takes: TemplateCapabilities, not
             notes["merged_system"] = None
         head = [_merge([*head, *late])]
     return _fold(head, rest, takes, notes)
+
+
+def _instructs(message: Message) -> bool:
+    """One that declares tools stays where it is: they are there from then on."""
+    return message["role"] in ROLES and "tools" not in message
 
 
 def _taken_late(message: Message, takes: TemplateCapabilities) -> bool:

@@ -155,6 +155,10 @@ class Prober:
         bare = self.render([user(USER)], tools=[{"type": "function", "function": {"name": NAME}}])
         return NAME in bare and "None" not in bare and "Undefined" not in bare
 
+    def shows_message_tools(self) -> bool:
+        declaring = {"role": "system", "content": "", "tools": TOOLS}
+        return shows(self.render([user(USER), assistant(TEXT), declaring, user(NEXT)]), NAME, SECOND_NAME, NEXT)
+
     def shows_tool_with(self, parameter: Mapping[str, Any], *wanted: str, **keywords: Any) -> bool:
         """A tool with a parameter of this schema; ``keywords`` stand beside the tool's parameters."""
         schema = {"type": "object", "properties": {KEY: parameter}, "required": [KEY], **keywords}

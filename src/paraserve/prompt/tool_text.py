@@ -30,6 +30,7 @@ class TextualTools:
             arguments=frozenset({"object"}),
             result_order="sent",
             late_results=False,
+            message_tools=False,
         )
         self._text = text
         self._calls = HistoryAdapter(calls, lenient_arguments=lenient_arguments)

@@ -11,7 +11,7 @@ from paraserve.protocol.body import decode_body
 from paraserve.protocol.errors import field_error
 from paraserve.protocol.messages import Message, check_messages
 from paraserve.protocol.sampling import SamplingFields, check_sampling
-from paraserve.protocol.tools import Tool, ToolChoice, check_tools, narrowed
+from paraserve.protocol.tools import Tool, ToolChoice, declared_functions, narrowed
 from paraserve.protocol.usage import UsageInfo
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max", "default", "auto"]
@@ -104,7 +104,7 @@ def check_chat(request: ChatRequest) -> ChatRequest:
     """The rules beyond the types; bare URLs in messages are repaired. Raises `RequestError` that names the field."""
     messages = check_messages(request.messages)
     check_sampling(request)
-    check_tools(request.tools)
+    declared_functions(request.tools, messages)
     request = _in_our_words(request)
     field, limit = request.output_limit
     if limit is not None and limit < 1:

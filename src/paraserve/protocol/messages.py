@@ -139,7 +139,8 @@ def check_messages(messages: list[Message]) -> list[Message]:
 def _check_message(message: Message, path: str, call_ids: set[str]) -> None:
     """What the types do not say. ``call_ids`` are those of the calls so far."""
     role, content = message["role"], message.get("content")
-    if content is None and role in ("user", "system", "developer"):
+    declares = role != "user" and bool(message.get("tools"))
+    if content is None and role in ("user", "system", "developer") and not declares:
         raise field_error(f"{path}.content", f"a {role} message needs content")
     if isinstance(content, list):
         for place, part in enumerate(content):

@@ -6,7 +6,7 @@ stages the two facts they need: the name and the schema.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -85,6 +85,32 @@ def check_tools(tools: Sequence[Tool] | None, param: str = "tools") -> tuple[Fun
         msgspec.structs.replace(definition.function, strict=definition.function.strict or definition.strict)
         for definition in definitions
     )
+
+
+DECLARING_ROLES = ("system", "developer")
+"""Messages of these roles may declare further tools (``tools``), from there on in the conversation."""
+
+
+def declared_functions(
+    tools: Sequence[Tool] | None, messages: Sequence[Mapping[str, Any]]
+) -> tuple[FunctionDefinition, ...]:
+    """The functions of a request and of its messages, in order. Raises `RequestError` that names the place."""
+    functions = list(check_tools(tools))
+    for place, message in enumerate(messages):
+        declared = message.get("tools")
+        if not declared:
+            continue
+        where = f"messages[{place}].tools"
+        if message.get("role") not in DECLARING_ROLES:
+            raise field_error(where, "only a system message declares tools")
+        if not isinstance(declared, list):
+            raise field_error(where, "must be a list of tools")
+        seen = {function.name for function in functions}
+        for number, function in enumerate(own := check_tools(declared, where)):
+            if function.name in seen:
+                raise field_error(f"{where}[{number}].function.name", "this name is declared twice")
+        functions += own
+    return tuple(functions)
 
 
 def _check_no_other_schema(tool: Tool, where: str) -> None:
