@@ -65,6 +65,18 @@ async def test_line_breaks_of_unicode_are_escaped(fields: dict[str, Any]) -> Non
     assert folded(came)[0]["content"] == said
 
 
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses"])
+async def test_events_that_repeat_what_was_asked_or_said_have_no_line_breaks_of_unicode(path: str) -> None:
+    said = f"a{BREAKS}b"
+    asked = {"messages": [{"role": "user", "content": said}], "max_tokens": 50, "system": said}
+    body = asked if path == "/v1/messages" else {"input": said, "instructions": said, "metadata": {"a": said}}
+    async with client(deployment(engine(reply(said)))) as http:
+        answer = await http.post(path, json={"model": "toy", "stream": True, **body})
+    assert answer.status_code == 200
+    assert all(not line or line.startswith(("event: ", "data: ")) for line in answer.text.splitlines())
+    assert "\\u2028" in answer.text
+
+
 async def test_line_breaks_of_unicode_are_escaped_in_what_tells_of_a_failure() -> None:
     served = deployment(engine(reply("a"), context_length=64), served_model_name=(f"toy{BREAKS}",))
     answer = await post(client(served), stream=True)

@@ -90,15 +90,15 @@ class StreamedReply:
         self._write = write
         self._opened.set()
         try:
-            if (head := self._encoder.begin()) and (behind := write(head)) is not None:
+            if (head := one_line_each(self._encoder.begin())) and (behind := write(head)) is not None:
                 await behind
             await (self._run(self._take) if self._ahead is None else self._ahead)
         except EngineError as error:
             self._record.fail(error.status, error.code)
-            last = one_line_each(self._encoder.failure(as_request_error(error)))
+            last = self._encoder.failure(as_request_error(error))
         else:
             last = self._encoder.end()
-        if last and (behind := write(last)) is not None:
+        if last and (behind := write(one_line_each(last))) is not None:
             await behind
 
     def _take(self, events: Sequence[ReplyEvent]) -> Awaitable[None] | None:
