@@ -85,7 +85,8 @@ def facts(server: Server) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    running = Server("--served-model-name", MODEL, "--tool-call-parser", "hermes", "--enable-cache-report", *ENGINE)
+    flags = f"--served-model-name {MODEL} --tool-call-parser hermes --enable-cache-report --response-store memory"
+    running = Server(*flags.split(), *ENGINE)
     try:
         running.wait_until_ready()
         yield running
