@@ -1,9 +1,10 @@
 """A Hugging Face checkpoint made of a GGUF file, and the greedy replies that ``transformers`` gives with it.
 
-    python scripts/greedy_reference.py MODEL.gguf CHECKPOINT_DIRECTORY REPLIES.json
+    python scripts/greedy_reference.py MODEL.gguf CHECKPOINT_DIRECTORY REPLIES.json [tiny]
 
 Needs torch, transformers, accelerate, gguf and safetensors (the environment of ``scripts/e2e-vllm.sh``). The weights
-are dequantized to float32, so that vLLM and ``transformers`` compute with the very same numbers.
+are dequantized to float32, so that vLLM or SGLang and ``transformers`` compute with the very same numbers. ``tiny`` has
+the same tokenizer before two small layers of random weights: it says nothing, quickly.
 """
 
 from __future__ import annotations
@@ -27,8 +28,16 @@ QUESTIONS = (
 LENGTH = 64
 
 
-def convert(source: Path, target: Path) -> tuple[Any, Any]:
+TINY = {"num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128}
+HEADS = {"num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 16}
+
+
+def convert(source: Path, target: Path, *, tiny: bool = False) -> tuple[Any, Any]:
     model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32).eval()
+    if tiny:
+        torch.manual_seed(0)
+        model.config.update({**TINY, **HEADS, "tie_word_embeddings": False})
+        model = AutoModelForCausalLM.from_config(model.config, dtype=torch.float32).eval()
     tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
     target.mkdir(parents=True, exist_ok=True)
     tied = model.config.tie_word_embeddings
@@ -54,8 +63,8 @@ def reply(model: Any, prompt: list[int], eos: int) -> list[int]:
 
 
 def main() -> None:
-    source, target, replies = map(Path, sys.argv[1:])
-    model, tokenizer = convert(source, target)
+    source, target, replies = map(Path, sys.argv[1:4])
+    model, tokenizer = convert(source, target, tiny="tiny" in sys.argv[4:])
     eos: int = tokenizer.eos_token_id
     found = []
     for question in QUESTIONS:

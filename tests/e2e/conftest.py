@@ -33,10 +33,13 @@ MODEL = "smollm2"
 class Server:
     """A ``paraserve serve`` process on a free port."""
 
+    python = sys.executable
+    start_seconds = START_SECONDS
+
     def __init__(self, *flags: str) -> None:
         self.log = Path(tempfile.mkstemp(suffix=".log")[1])
         with self.log.open("w") as log:
-            command = [sys.executable, "-m", "paraserve", "serve", "--port", "0", *flags]
+            command = [self.python, "-m", "paraserve", "serve", "--port", "0", *flags]
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=self._environment())
         self.url = ""
 
@@ -45,7 +48,7 @@ class Server:
         return {name: value for name, value in os.environ.items() if not name.startswith("PARASERVE_")}
 
     def wait_until_ready(self) -> None:
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + self.start_seconds
         while time.monotonic() < deadline and self.process.poll() is None:
             ready = re.search(r'ready on (https?://[^\s"]+)', self.log.read_text())
             if ready:

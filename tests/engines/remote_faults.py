@@ -384,6 +384,13 @@ class RemoteFaults:
         assert ids_of(await staying) == remote.model.reply_ids([LONG, 1])[:40]
         assert await remote.aborted([leaves.request_id])
 
+    async def test_end_tokens_are_not_ignored_where_a_constraint_ends_the_reply(self, remote: Remote) -> None:
+        """Both engines write on behind the end of the grammar."""
+        sampling = Sampling(12, temperature=0.0, ignore_eos=True)
+        await collect(remote.engine, ask(sampling=sampling, constraint=Constraint("regex", "a")))
+        await collect(remote.engine, ask(sampling=sampling))
+        assert [body["sampling_params"]["ignore_eos"] for body in remote.fake.requests] == [False, True]
+
     async def test_extras_are_passed_on_at_both_levels(self, remote: Remote) -> None:
         await collect(remote.engine, ask(extras={"x_custom": 1, "sampling_params": {"stream_interval": 2}}))
         (body,) = remote.fake.requests

@@ -363,16 +363,6 @@ async def test_stop_id_ends_the_reply_though_end_tokens_are_ignored(
         assert await Remote(engine, fake, str).aborted([] if whole else [request.request_id])
 
 
-async def test_constraint_is_not_sent_with_ignored_end_tokens() -> None:
-    """SGLang would write on behind the end of the grammar."""
-    fake = FakeSGLang()
-    sampling = Sampling(12, temperature=0.0, ignore_eos=True)
-    async with connected(fake) as engine:
-        await collect(engine, ask(sampling=sampling, constraint=Constraint("regex", "a")))
-        await collect(engine, ask(sampling=sampling))
-    assert [body["sampling_params"]["ignore_eos"] for body in fake.requests] == [False, True]
-
-
 async def test_start_says_where_nothing_listens() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(EngineStartError, match=url):

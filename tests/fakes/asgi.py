@@ -57,3 +57,9 @@ async def send_stream(receive: Receive, send: Send, pieces: AsyncIterator[bytes]
 async def _left(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def only(event: bytes) -> AsyncIterator[bytes]:
+    """A stream of one event."""
+    yield event
+    yield b"[DONE]"

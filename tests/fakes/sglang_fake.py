@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.fakes.asgi import Broken, Receive, Send, read_body, send_json, send_stream
+from tests.fakes.asgi import Broken, Receive, Send, only, read_body, send_json, send_stream
 from tests.fakes.sequences import FakeModel, Step, framed, logprob_of, logprobs_of
 from tests.fakes.sglang_checks import SAMPLING_KEYS, Arguments, given_up, refused_at_once
 
@@ -108,7 +108,7 @@ class FakeSGLang:
         rid = body["rid"]
         scores = {name: body[name] for name in SCORES if name in body}
         if refused := refused_at_once(body, self.arguments):
-            await send_stream(receive, send, framed(_only(self._error_event(refused, 400)), how))
+            await send_stream(receive, send, framed(only(self._error_event(refused, 400)), how))
             return
         try:
             steps = self.model.start(rid, body["input_ids"], {**self._run_params(body), **scores})
@@ -245,8 +245,3 @@ class FakeSGLang:
                 for index, token in enumerate(prompt)
             ]
         return found
-
-
-async def _only(event: bytes) -> AsyncIterator[bytes]:
-    yield event
-    yield b"[DONE]"

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.fakes.asgi import Broken, Receive, Send, read_body, send_json, send_stream
+from tests.fakes.asgi import Broken, Receive, Send, only, read_body, send_json, send_stream
 from tests.fakes.sequences import EOS, VOCAB, FakeModel, Step, framed, logprob_of, logprobs_of
-from tests.fakes.sglang_checks import bad_json
+from tests.fakes.vllm_checks import Limits, refused_at_once, refused_in_the_stream
 
 
 @dataclass
@@ -21,7 +21,7 @@ class FakeVLLM:
     model_path: str = "/models/fake"
     scale_out: bool = True
     details: bool = True
-    max_logprobs: int = 20
+    limits: Limits = field(default_factory=lambda: Limits(vocab=VOCAB))
     loras: tuple[str, ...] = ()
     healthy: bool = True
     renames: str | None = None
@@ -47,7 +47,11 @@ class FakeVLLM:
                     self.model.abort(name)
                 await send_json(send, 200, None)
             case "/v1/models":
-                await send_json(send, 200, {"data": [{"id": "fake", "root": self.model_path, "max_model_len": 4096}]})
+                await send_json(
+                    send,
+                    200,
+                    {"data": [{"id": "fake", "root": self.model_path, "max_model_len": self.limits.max_model_len}]},
+                )
             case "/version":
                 await send_json(send, 200, {"version": "0.32.0"})
             case "/health":
@@ -62,26 +66,25 @@ class FakeVLLM:
         if refused := self._refusal(body):
             await send_json(send, refused["error"]["code"], refused)
             return
+        if said := refused_in_the_stream(body, self.limits):
+            await send_stream(receive, send, framed(only(json.dumps(error_body(400, said)).encode()), how))
+            return
         name = f"generate-tokens-{self.renames or headers.get('x-request-id', body['request_id'])}"
-        steps = self.model.start(name, body["token_ids"], body["sampling_params"])
+        params = body["sampling_params"]
+        # A limit beyond the context is taken, and ends where that does.
+        room = self.limits.max_model_len - len(body["token_ids"])
+        obeyed = {"stop_token_ids": [], **params, "max_tokens": min(params["max_tokens"], room)}
+        steps = self.model.start(name, body["token_ids"], obeyed)
         await send_stream(receive, send, framed(self._events(body, name, steps), how), how.head_delay)
         self.model.abort(name)  # a disconnect aborts
 
     def _refusal(self, body: dict[str, Any]) -> dict[str, Any] | None:
-        how, params = self.model.behaviour, body["sampling_params"]
+        how = self.model.behaviour
         if how.status != 200:
             return error_body(how.status, how.message)
-        if any(not 0 <= token < VOCAB for token in body["token_ids"]):
-            return error_body(400, "Token id is out of vocabulary")
-        if (params.get("logprobs") or 0) > self.max_logprobs:
-            return error_body(400, "Requested sample logprobs is greater than max allowed")
         if "model" in body and body["model"] not in ("fake", *self.loras):
             return error_body(404, f"The model `{body['model']}` does not exist.")
-        outputs = params.get("structured_outputs") or {}
-        if len(outputs) > 1:
-            return error_body(400, "structured_outputs: exactly one")
-        values = (outputs[kind] for kind in ("json", "structural_tag") if kind in outputs)
-        return next((error_body(400, f"grammar error: {bad}") for value in values if (bad := bad_json(value))), None)
+        return error_body(400, said) if (said := refused_at_once(body)) else None
 
     async def _events(self, body: dict[str, Any], name: str, steps: asyncio.Queue[Step]) -> AsyncIterator[bytes]:
         how, index, made = self.model.behaviour, 0, 0

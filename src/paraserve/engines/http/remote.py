@@ -369,6 +369,12 @@ def with_extras(body: dict[str, Any], extras: Mapping[str, Any]) -> dict[str, An
     return body
 
 
+def ignores_eos(request: EngineRequest) -> bool:
+    """What SGLang and vLLM are told. With a constraint both write on behind the end of the grammar, which is the
+    reply's (seen with SGLang 0.5.23 and vLLM 0.32)."""
+    return request.sampling.ignore_eos and request.constraint is None
+
+
 def cached_prompt_tokens(reported: int | None, prompt_tokens: int | None) -> int | None:
     """How many prompt tokens came from the prefix cache, None where the number cannot be that.
 

@@ -25,8 +25,8 @@ from paraserve.engines.base import (
     MediaItem,
     Sampling,
 )
-from paraserve.engines.http.remote import EventDecoder, RemoteEngine
-from paraserve.engines.sglang.stream import SGLangStream, ignores_eos
+from paraserve.engines.http.remote import EventDecoder, RemoteEngine, ignores_eos
+from paraserve.engines.sglang.stream import SGLangStream
 
 _FIELD: dict[ConstraintKind, str] = {
     "json_schema": "json_schema",

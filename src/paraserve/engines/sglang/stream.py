@@ -17,7 +17,7 @@ import msgspec
 from paraserve.engines.base import EngineChunk, EngineError, EngineRequest, Finish, TokenLogprob
 from paraserve.engines.http.client import broken, garbled
 from paraserve.engines.http.refusals import engine_message
-from paraserve.engines.http.remote import DONE, cached_prompt_tokens
+from paraserve.engines.http.remote import DONE, cached_prompt_tokens, ignores_eos
 
 Refused = Callable[[int, str, EngineRequest], EngineError]
 
@@ -78,11 +78,6 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_ids = msgspec.json.Decoder(list[int]).decode
 _decode_logprobs = msgspec.json.Decoder(list[_Logprob]).decode
 _decode_top = msgspec.json.Decoder(list[list[_Logprob] | None]).decode
-
-
-def ignores_eos(request: EngineRequest) -> bool:
-    """What SGLang is told. With a constraint it would write on behind the end of the grammar, which is the reply's."""
-    return request.sampling.ignore_eos and request.constraint is None
 
 
 class SGLangStream:

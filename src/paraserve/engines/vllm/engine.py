@@ -27,7 +27,14 @@ from paraserve.engines.base import (
 )
 from paraserve.engines.http.client import HTTPTimeouts, broken, garbled
 from paraserve.engines.http.refusals import engine_message
-from paraserve.engines.http.remote import DONE, EventDecoder, ModelFacts, RemoteEngine, cached_prompt_tokens
+from paraserve.engines.http.remote import (
+    DONE,
+    EventDecoder,
+    ModelFacts,
+    RemoteEngine,
+    cached_prompt_tokens,
+    ignores_eos,
+)
 from paraserve.protocol.error_codes import ErrorCode
 
 _FIELD: dict[ConstraintKind, str] = {
@@ -107,7 +114,7 @@ class VLLMEngine(RemoteEngine):
 
     def body(self, request: EngineRequest) -> dict[str, Any]:
         constraint, routing = request.constraint, request.routing
-        params = sampling_params(request.sampling)
+        params = sampling_params(request.sampling) | {"ignore_eos": ignores_eos(request)}
         if request.logprobs is not None:
             # The sampled token takes one of the places, so one more is asked for than is wanted.
             params["logprobs"] = min(request.logprobs + 1, self._max_logprobs) if request.logprobs else 0
