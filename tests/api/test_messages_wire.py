@@ -56,12 +56,10 @@ def accumulated(parts: list[dict[str, Any]]) -> dict[str, Any]:
             case "content_block_start":
                 assert part["index"] == len(message["content"])
                 message["content"].append(dict(part["content_block"]))
-                text = ""
             case "content_block_delta":
                 assert part["index"] == len(message["content"]) - 1
                 (field,) = part["delta"].keys() - {"type"}
-                text += part["delta"][field]
-                message["content"][-1][field] = text
+                message["content"][-1][field] = message["content"][-1].get(field, "") + part["delta"][field]
             case "content_block_stop":
                 assert part["index"] == len(message["content"]) - 1
                 stopped.append(part["index"])
@@ -113,7 +111,10 @@ async def test_a_whole_message_has_anthropics_shape_and_counts() -> None:
         "type": "message",
         "role": "assistant",
         "model": "toy",
-        "content": [{"type": "thinking", "thinking": "Hm.", "signature": ""}, {"type": "text", "text": "Hi ü."}],
+        "content": [
+            {"type": "thinking", "thinking": "Hm.", "signature": "unsigned"},
+            {"type": "text", "text": "Hi ü."},
+        ],
         "stop_reason": "end_turn",
         "stop_sequence": None,
         "usage": {
@@ -328,6 +329,18 @@ async def test_a_kept_conversation_is_refused_in_the_form_after_which_sdks_send_
         response = await post(http, thread={"type": "create"})
     details = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
     assert (response.status_code, response.json()["error"]["details"]) == (400, details)
+
+
+@pytest.mark.parametrize("text", ["<think>Hm.</think>Hi.", "<think>Hm.", '<think>Hm.</think><tool_call>{"name": "f"'])
+async def test_a_thought_in_a_stream_ends_with_its_signature_without_which_clients_do_not_give_it_back(
+    text: str,
+) -> None:
+    async with client(deployment(engine(reply(text)))) as http:
+        parts = events((await post(http, stream=True)).text)
+    thinking = [part for part in parts if part.get("index") == 0]
+    assert thinking[-2]["delta"] == {"type": "signature_delta", "signature": "unsigned"}
+    assert [part["type"] for part in thinking].count("content_block_stop") == 1
+    assert thinking[-1]["type"] == "content_block_stop"
 
 
 async def test_a_failure_inside_a_stream_is_an_error_event_and_its_end() -> None:

@@ -182,9 +182,13 @@ class InputTokens(msgspec.Struct, frozen=True):
     input_tokens: int
 
 
+UNSIGNED = "unsigned"
+"""The ``signature`` of every thought: the AI SDK and pydantic-ai give a thought back as one only if it has some."""
+
+
 class ThinkingContent(msgspec.Struct, frozen=True, tag="thinking"):
     thinking: str
-    signature: str = ""
+    signature: str = UNSIGNED
 
 
 class TextContent(msgspec.Struct, frozen=True, tag="text"):

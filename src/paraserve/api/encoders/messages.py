@@ -27,6 +27,7 @@ from paraserve.generation.events import ChoiceEnd, ReplyDelta, ReplyEvent, Usage
 from paraserve.observability.logs import request_id
 from paraserve.protocol.anthropic import (
     ANTHROPIC_ERROR_TYPES,
+    UNSIGNED,
     AnthropicError,
     AnthropicErrorDetail,
     AnthropicMessage,
@@ -223,8 +224,10 @@ class MessagesStream:
     def _stop(self) -> bytes:
         if self._open is None:
             return b""
+        signature = _event("content_block_delta", index=self._index, delta=_SIGNATURE)
+        closed = signature if self._open is ReasoningDelta else b""
         self._open = None
-        return _event("content_block_stop", index=self._index)
+        return closed + _event("content_block_stop", index=self._index)
 
 
 _DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":"%b_delta","%b":'
@@ -233,6 +236,7 @@ _FIELDS: dict[type[FormatEvent], tuple[bytes, bytes]] = {
     ReasoningDelta: (b"thinking", b"thinking"),
     ToolCallDelta: (b"input_json", b"partial_json"),
 }
+_SIGNATURE = {"type": "signature_delta", "signature": UNSIGNED}
 
 
 def _event(name: str, **fields: Any) -> bytes:
