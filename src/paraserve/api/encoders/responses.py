@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
-from paraserve.api.encoders.response_items import Item, ItemForm, Items, Watcher
+from paraserve.api.encoders.response_items import Item, ItemForm, Items, Kind, Watcher
 from paraserve.api.streams import COMMENT
+from paraserve.formats.events import ContentDelta, FormatEvent, ReasoningDelta, ToolCallDelta
 from paraserve.generation.events import ChoiceEnd, ReplyDelta, ReplyEvent, Usage
 from paraserve.protocol.chat import TokenLogprobEntry
 from paraserve.protocol.error_codes import ErrorCode
@@ -135,14 +136,19 @@ class ResponsesStream:
         self._number = 0
         self._frames: list[bytes] = []
         self._growing: Item | None = None
+        self._tail = b""
         self._prefixes: tuple[bytes, ...] = ()
         """Of the frames that tell of more text of one item."""
+        self._plain: type[FormatEvent] | None = None
+        """What only adds to the text of that item, as most events do."""
 
     def begin(self) -> bytes:
         response = self._form.response
         return self._event("created", response=response) + self._event("in_progress", response=response)
 
     def encode(self, event: ReplyEvent) -> bytes:
+        if type(event) is ReplyDelta and len(event.events) == 1 and type(event.events[0]) is self._plain:
+            return self._more(event.events[0])
         self.fold.take(event)
         frames = self._frames[0] if len(self._frames) == 1 else b"".join(self._frames)
         self._frames.clear()
@@ -165,6 +171,7 @@ class ResponsesStream:
         self._frames.append(self._event(name, **fields))
 
     def _opened(self, item: Item) -> None:
+        self._growing = self._plain = None
         self._say("output_item.added", output_index=item.index, item=item.begun)
         for part in self._parts(item):
             self._say(f"{part.name}.added", **part.place(item), part=part.type(""))
@@ -176,14 +183,27 @@ class ResponsesStream:
             self._prefixes = tuple(_prefix(f"{part.text}.delta", part.place(item)) for part in parts) or (
                 _prefix(f"{_CALL_TEXTS[item.kind][0]}.delta", _place(item)),
             )
-        shown = _json(text)
-        tail = b"}\n\n" if item.kind != "message" else b',"logprobs":%b}\n\n' % (_json(logprobs) if logprobs else b"[]")
-        for prefix in self._prefixes:
-            self._frames.append(b'%b%d,"delta":%b%b' % (prefix, self._number, shown, tail))
-            self._number += 1
+            self._tail = b',"logprobs":[]}\n\n' if item.kind == "message" else b"}\n\n"
+            self._plain = None if self._form.items.logprobs else _PLAIN.get(item.kind)
+        tail = self._tail if not logprobs else b',"logprobs":%b}\n\n' % _json(logprobs)
+        self._frames += [self._delta(prefix, text, tail) for prefix in self._prefixes]
+
+    def _more(self, event: FormatEvent) -> bytes:
+        """The frames of an event that comes alone and only adds to the text that grows."""
+        assert self._growing is not None
+        text: str = event.arguments if type(event) is ToolCallDelta else event.text  # type: ignore[union-attr]
+        self._growing.texts.append(text)
+        if len(self._prefixes) == 1:
+            return self._delta(self._prefixes[0], text, self._tail)
+        return b"".join([self._delta(prefix, text, self._tail) for prefix in self._prefixes])
+
+    def _delta(self, prefix: bytes, text: str, tail: bytes) -> bytes:
+        number = self._number
+        self._number = number + 1
+        return b'%b%d,"delta":%b%b' % (prefix, number, _json(text), tail)
 
     def _closed(self, item: Item) -> None:
-        self._growing = None
+        self._growing = self._plain = None
         whole, text = item.wire(), item.text
         if isinstance(whole, OutputFunctionCall | OutputCustomToolCall):
             name, field = _CALL_TEXTS[item.kind]
@@ -220,6 +240,13 @@ _SUMMARY = _Part("reasoning_summary_part", "reasoning_summary_text", "summary_in
 _CALL_TEXTS = {
     "function_call": ("function_call_arguments", "arguments"),
     "custom_tool_call": ("custom_tool_call_input", "input"),
+}
+
+
+_PLAIN: Mapping[Kind, type[FormatEvent]] = {
+    "message": ContentDelta,
+    "reasoning": ReasoningDelta,
+    "function_call": ToolCallDelta,
 }
 
 
