@@ -3,6 +3,7 @@ flag."""
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -105,3 +106,38 @@ def test_a_reply_in_the_background_comes_and_another_is_cancelled(client: openai
     assert "Paris" in made.output_text
     long = client.responses.create(**asked(background=True, input="Count to a thousand."))
     assert client.responses.cancel(long.id).status == "cancelled"
+
+
+PATCH = r"""
+start: begin_patch hunk+ end_patch
+begin_patch: "*** Begin Patch" LF
+end_patch: "*** End Patch" LF?
+hunk: add_hunk | delete_hunk | update_hunk
+add_hunk: "*** Add File: " filename LF add_line+
+delete_hunk: "*** Delete File: " filename LF
+update_hunk: "*** Update File: " filename LF change_move? change?
+filename: /(.+)/
+add_line: "+" /(.*)/ LF -> line
+change_move: "*** Move to: " filename LF
+change: (change_context | change_line)+ eof_line?
+change_context: ("@@" | "@@ " /(.+)/) LF
+change_line: ("+" | "-" | " ") /(.*)/ LF
+eof_line: "*** End of File" LF
+%import common.LF
+"""
+MOVES = 'start: move ("; " move)~1..2\nmove: ("up" | "down") " " /[1-9]/'
+
+
+@pytest.mark.parametrize(
+    ("definition", "begins"),
+    [(MOVES, "(up|down) [1-9]; (up|down) "), (PATCH, r"\*\*\* Begin Patch\n\*\*\* (Add|Delete|Update) File: .")],
+)
+def test_the_engine_obeys_the_grammar_of_a_custom_tool(client: openai.OpenAI, definition: str, begins: str) -> None:
+    grammar = {"type": "grammar", "syntax": "lark", "definition": definition}
+    tool: Any = {"type": "custom", "name": "act", "description": "Acts.", "format": grammar}
+    fields = asked(tools=[tool], tool_choice="required", parallel_tool_calls=False, max_output_tokens=60)
+    raw = client.responses.with_raw_response.create(**fields)
+    call: Any = raw.parse().output[-1]
+    assert "custom_grammar_not_enforced" not in raw.headers.get("x-paraserve-normalizations", "")
+    assert (call.type, call.name) == ("custom_tool_call", "act")
+    assert re.match(begins, call.input), call.input
