@@ -420,6 +420,31 @@ def test_secrets_are_neither_on_a_workers_command_line_nor_in_its_environment(sc
     assert {answer.status_code for answer in on_new_connections(server, "/v1/models", headers=key)} == {200}
 
 
+def test_what_one_worker_stored_or_signed_every_other_knows(scripted, tmp_path: Path) -> None:
+    """And what was told as stored outlives the worker that said so."""
+    thinks = {"text": "<think>Hm.</think>Yes."}
+    server = scripted(thinks, "--response-store", str(tmp_path / "r.db"), "--reasoning-parser", "qwen3")
+    url = f"{server.url}/v1/responses"
+    made = httpx.post(url, json={"input": "hi", "include": ["reasoning.encrypted_content"]}).json()
+    sealed = {"type": "reasoning", "summary": [], "encrypted_content": made["output"][0]["encrypted_content"]}
+    input = [USER[0], sealed, *made["output"][1:], USER[0]]
+    for _ in range(6 * WORKERS):  # each by a connection of its own: to any of the workers
+        assert httpx.get(f"{url}/{made['id']}").json() == made
+        assert httpx.post(url, json={"input": "more", "previous_response_id": made["id"]}).status_code == 200
+        read = httpx.post(url, json={"input": input, "store": False})
+        assert "sealed_reasoning_dropped" not in read.headers.get("x-paraserve-normalizations", "")
+    for worker in workers_of(server):
+        os.kill(worker, signal.SIGKILL)
+    assert eventually(lambda: is_found(f"{url}/{made['id']}"))
+
+
+def is_found(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=5).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
 def test_a_worker_that_cannot_start_is_given_up_and_the_others_go_on(scripted, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text("sesame\n")
