@@ -10,6 +10,8 @@ import pytest
 from paraserve.engines.base import MediaItem
 from paraserve.prompt.errors import PromptError
 from paraserve.prompt.media import collect_media
+from tests.prompt.own_templates import LISTS
+from tests.prompt.requests import asked
 
 ALL = frozenset({"image", "video", "audio"})
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(22)).decode()
@@ -112,3 +114,16 @@ def test_a_detail_that_no_engine_can_give_is_refused_by_name() -> None:
         with pytest.raises(PromptError) as caught:
             collect_media([{"role": "user", "content": [part]}], frozenset({"image"}))
         assert caught.value.param == f"messages[0].content[0].{part['type']}.detail"
+
+
+@pytest.mark.parametrize("first", ["system", "developer"])
+def test_images_of_instructions_stay_where_these_are_joined(make_prompt: Any, first: str) -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}
+    messages: list[dict[str, Any]] = [
+        {"role": first, "content": "Look."},
+        {"role": "developer", "content": [{"type": "text", "text": "At this:"}, image]},
+        {"role": "user", "content": "hi"},
+    ]
+    prepared = make_prompt(LISTS, media=frozenset({"image"})).prepare(asked(messages))
+    assert prepared.text.startswith("[system]Look.\n\nAt this:<image>\n[user]hi")
+    assert [item.url for item in prepared.media] == ["https://x.test/a.png"]

@@ -176,6 +176,8 @@ class HistoryAdapter:
     def _parts(self, message: Message, place: str, path: str, notes: Notes) -> Any:
         """Content parts as a list that the template takes, or as one text."""
         role = message["role"]
+        if role == "developer" and not self._takes.developer:
+            role = "system"  # which it is going to be
         parts = [
             self._part(part, role, f"{path}.content[{number}]", notes) for number, part in enumerate(message["content"])
         ]

@@ -1,7 +1,7 @@
 """Where the instructions of a conversation go: its system and developer messages.
 
-Never looks at other messages than to find the place. One invariant: every instruction's text is in the result, in the
-order in which the client gave them.
+Never looks at other messages than to find the place. One invariant: everything that an instruction holds is in the
+result, in the order in which the client gave them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from paraserve.prompt.capabilities import TemplateCapabilities
-from paraserve.prompt.parts import joined_text
+from paraserve.prompt.parts import joined_contents
 
 Message = dict[str, Any]
 JOINER = "\n\n"
@@ -64,13 +64,7 @@ def _taken_together(head: list[Message], takes: TemplateCapabilities) -> bool:
 
 
 def _merge(messages: list[Message]) -> Message:
-    texts = [text for text in map(_text, messages) if text]
-    return {**messages[0], "content": JOINER.join(texts)}
-
-
-def _text(message: Message) -> str:
-    content = message["content"]
-    return content if isinstance(content, str) else joined_text(content)
+    return {**messages[0], "content": joined_contents([message["content"] for message in messages], JOINER)}
 
 
 def _fold(
@@ -81,13 +75,10 @@ def _fold(
     if shown or not head:
         return [*head, *rest]
     notes["folded_system"] = None
-    text = JOINER.join(filter(None, map(_text, head)))
+    said = [message["content"] for message in head]
     if not users:
-        return [{"role": "user", "content": text}, *rest]
+        return [{"role": "user", "content": joined_contents(said, JOINER)}, *rest]
     place = users[-1] if takes.system else users[0]
     message = rest[place]
-    content = message["content"]
-    folded: Any = JOINER.join(filter(None, (text, content))) if isinstance(content, str) else None
-    if folded is None:
-        folded = [{"type": "text", "text": text + JOINER}, *content]
+    folded = joined_contents([*said, message["content"]], JOINER)
     return [*rest[:place], {**message, "content": folded}, *rest[place + 1 :]]

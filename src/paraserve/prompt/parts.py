@@ -32,6 +32,20 @@ def thought_text(part: Part) -> str | None:
     return joined_text(value) if isinstance(value, list) else value
 
 
+def joined_contents(contents: Sequence[Any], joiner: str) -> Any:
+    """Contents, each a text or a list of parts, as one; ``joiner`` stands between those that hold something. A text
+    where none holds media."""
+    said = [content for content in contents if content]
+    if all(isinstance(content, str) or all(part_text(part) is not None for part in content) for content in said):
+        texts = (content if isinstance(content, str) else joined_text(content) for content in said)
+        return joiner.join(filter(None, texts))
+    joined: list[Part] = []
+    for content in said:
+        between = [{"type": "text", "text": joiner}] if joined else []
+        joined += [*between, *([{"type": "text", "text": content}] if isinstance(content, str) else content)]
+    return joined
+
+
 def media_kind(part: Part) -> MediaKind | None:
     return MEDIA_TYPES.get(part.get("type", ""))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from paraserve.prompt.capabilities import TemplateCapabilities
 from paraserve.prompt.instructions import JOINER
+from paraserve.prompt.parts import joined_contents
 from paraserve.prompt.probes import EMPTY_TURNS
 
 Message = dict[str, Any]
@@ -34,7 +35,7 @@ def place_turns(
             continue
         if message["role"] == "user" and before["role"] == "user" and not takes.user_behind_user:
             notes["merged_users"] = None
-            placed[-1] = {**before, "content": _joined(before["content"], message["content"])}
+            placed[-1] = {**before, "content": joined_contents([before["content"], message["content"]], JOINER)}
             continue
         if message["role"] == "user" and before["role"] == "tool" and takes.user_behind_results in EMPTY_TURNS:
             notes["added_empty_turn"] = None
@@ -47,12 +48,3 @@ def _says_nothing(message: Message) -> bool:
     return message["role"] == "assistant" and not any(
         message.get(field) for field in ("content", "tool_calls", "reasoning_content", "reasoning")
     )
-
-
-def _joined(first: Any, second: Any) -> Any:
-    if isinstance(first, str) and isinstance(second, str):
-        return JOINER.join(filter(None, (first, second)))
-    parts = [
-        [{"type": "text", "text": content}] if isinstance(content, str) else content for content in (first, second)
-    ]
-    return [*parts[0], {"type": "text", "text": JOINER}, *parts[1]]
