@@ -105,6 +105,7 @@ def test_a_custom_input_under_another_name_is_found_at_the_end() -> None:
         ('{"note": 1, "input": "x"}', "x"),
         ("{}", ""),
         ('{"a": "x", "b": "y"}', '{"a": "x", "b": "y"}'),
+        ("[" * 100_000, "[" * 100_000),
         (r'{"input": "\ud83d"}', "\ufffd"),
         (r'{"input": "\ud83d\ude00", "more": 1}', "\U0001f600"),
     ]:

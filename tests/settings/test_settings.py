@@ -176,6 +176,10 @@ def test_an_empty_file_and_empty_values_count_as_unset(tmp_path: Path) -> None:
             "--engine-fields-from: has no effect without --trusted-proxies",
         ),
         (["--engine-fields-key", "a b"], "--engine-fields-key: a key is visible ASCII characters without spaces"),
+        (
+            ["--response-store", "memory", "--workers", "2"],
+            "--response-store: memory is of one process, and --workers starts several",
+        ),
         (["--openai-kimi-sampling", "fill"], "--openai-kimi-sampling: has no effect without --openai-kimi-compat"),
     ],
 )

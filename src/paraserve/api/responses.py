@@ -29,6 +29,7 @@ from paraserve.api.sealed import Seal
 from paraserve.api.shelf import Kept, Shelf, own_items
 from paraserve.api.streams import EventStream
 from paraserve.engines.base import Constraint, EngineError, Sampling
+from paraserve.formats.types import ToolSpec
 from paraserve.generation.run import Take
 from paraserve.prompt.chat import PreparedPrompt
 from paraserve.protocol.error_codes import ErrorCode
@@ -100,16 +101,17 @@ class ResponsesTurn(ChatTurn):
         """Custom tools whose grammar the engine can be made to obey, in their one argument."""
         if self.deployment.settings.tool_strictness == "off":
             return
-        for place, tool in enumerate(self.tools):
-            grammar = self._form.tools[tool.name].grammar
-            if grammar is None:
-                continue
-            pattern = self.deployment.constraints.argument_pattern(grammar.syntax, grammar.definition)
-            if pattern is None:
-                self._note(GRAMMAR_NOT_ENFORCED)
-            else:
-                strict = replace(tool, parameters=custom_parameters(pattern), strict=True)
-                self.tools = [*self.tools[:place], strict, *self.tools[place + 1 :]]
+        self.tools = list(map(self._with_grammar, self.tools))
+
+    def _with_grammar(self, tool: ToolSpec) -> ToolSpec:
+        grammar = self._form.tools[tool.name].grammar
+        if grammar is None:
+            return tool
+        pattern = self.deployment.constraints.argument_pattern(grammar.syntax, grammar.definition)
+        if pattern is None:
+            self._note(GRAMMAR_NOT_ENFORCED)
+            return tool
+        return replace(tool, parameters=custom_parameters(pattern), strict=True)
 
     async def constraint(self, prompt: PreparedPrompt) -> Constraint | None:
         """As for chat; a grammar of a custom tool that cannot be enforced in the model's own syntax is none."""

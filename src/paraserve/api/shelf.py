@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -29,6 +30,9 @@ BEAT_SECONDS = 2.0
 """How often a reply in the background says that it runs, and sees that it was cancelled."""
 LOST_SECONDS = 30.0
 """After this silence it runs no more: its server has gone."""
+
+MOST_REFERRED = 100
+"""Responses that one request may refer to: each is looked up."""
 
 _ITEM_ID = re.compile(r"(?:rs|msg|fc|ctc|fco|ctco|item)_([0-9a-f]{32})i?[0-9a-f]{2,}")
 _INPUT_PREFIXES = {
@@ -200,7 +204,7 @@ class Shelf:
         """The responses that the references of a request lead to, where they are there: an item's id tells."""
         ids = [str(item.get("id")) for item in input if refers(item)] if not isinstance(input, str) else []
         responses = dict.fromkeys(f"resp_{found[1]}" for id in ids if (found := _ITEM_ID.fullmatch(id)))
-        stored = [await self._ask(self._store.get(self.owner, id)) for id in responses]
+        stored = [await self._ask(self._store.get(self.owner, id)) for id in islice(responses, MOST_REFERRED)]
         return [response for response in stored if response is not None]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from paraserve.grammar.pattern import PatternError, read_pattern
 
 LONGEST = 10_000
-"""Characters of the expression: each use of a rule repeats it."""
+"""Characters of a grammar, and of the expression: each use of a rule repeats it."""
 
 _COMMON: Mapping[str, str] = {
     "LF": r"\n",
@@ -45,7 +45,7 @@ class _NotRegular(Exception):
 
 def argument_pattern(syntax: str | None, definition: str | None) -> str | None:
     """The expression that all of a string must match, in the dialect of JSON schemas; None: it cannot be said."""
-    if not definition:
+    if not definition or len(definition) > LONGEST:
         return None
     try:
         if syntax not in ("lark", "regex"):
@@ -98,6 +98,8 @@ class _Grammar:
             while tokens and tokens[0][0] == "repeat":
                 item = f"(?:{item}){_quantifier(tokens.pop(0)[1])}"
             branches[-1] += item
+            if len(branches[-1]) > LONGEST:
+                raise _NotRegular
         return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
 
     def _item(self, kind: str, text: str, tokens: list[tuple[str, str]], inside: tuple[str, ...]) -> str:
@@ -153,7 +155,7 @@ def _literal(text: str) -> str:
 def _dots(expression: str) -> str:
     """The dialect's dot leaves out a line feed only, a JSON schema's some other signs too."""
     return re.sub(
-        r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\.",
+        r"\\.|\[\^?\]?(?:\\.|[^\]\\])*(?:\]|\\?$)|\.",
         lambda part: r"[^\n]" if part[0] == "." else part[0],
         expression,
         flags=re.DOTALL,

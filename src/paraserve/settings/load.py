@@ -73,6 +73,8 @@ def _check(settings: ServerSettings, origins: Mapping[str, str]) -> None:
             raise ConfigurationError(
                 f"{source}: {shown!r} is not valid: expected http://host:port or https://host:port"
             )
+    if settings.response_store == "memory" and settings.workers > 1:
+        raise ConfigurationError(f"{origins['response_store']}: memory is of one process, and --workers starts several")
     check_access(settings, origins)
     dependents = {
         "max_queued_requests_per_key": "max_concurrent_requests_per_key",

@@ -45,7 +45,7 @@ class CustomInput:
         self._over = True
         try:
             sent = json.loads(self._held)
-        except ValueError:
+        except (ValueError, RecursionError):
             return self._held
         texts = [value for value in sent.values() if isinstance(value, str)] if isinstance(sent, dict) else []
         named = sent.get("input") if isinstance(sent, dict) else None
