@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from paraserve.formats.reading.tables import compile_format
-from paraserve.formats.spec import Elements, Format, Parameters, QuotedObject, pieces
+from paraserve.formats.spec import Elements, Format, Parameters, QuotedObject, is_special, pieces
 from paraserve.formats.types import ReplyStart, ToolSpec
 from tests.formats.formats_kit import TOOLS, WITH_CALLS, each, parse, random_split
 from tests.formats.render import Call, render
@@ -130,6 +130,7 @@ def prose(format: Format, *, forbidden: list[str]) -> st.SearchStrategy[str]:
 def test_what_is_written_is_read_back(format: Format) -> None:
     channels = format.channels
     frames = [*format.frame_markers, *((*channels.opens, *channels.closes) if channels else ())]
+    frames += [text for text in format.marker_texts if is_special(text)]
     closing = [format.reasoning.close] if format.reasoning else []
 
     @settings(

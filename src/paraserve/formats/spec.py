@@ -20,7 +20,7 @@ Three rules give the strings their meaning:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -41,7 +41,10 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class JsonObject:
-    """The arguments are one JSON object; the name stands in the call's header."""
+    """The arguments are one JSON object; the name stands in the call's header. Where its brace must stand there for
+    the header to be one, it is ``braced``."""
+
+    braced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,10 @@ class Parameters:
     close: str
     style: Literal["json", "python_scalars", "python"] = "json"
     """How the family writes what is no string: JSON; ``True``/``False``/``None`` but JSON containers; Python's repr."""
+    also_opens: tuple[str, ...] = ()
+    """What models write in place of ``open``. Read where the key is declared and was not given yet."""
+    also_closes: tuple[str, ...] = ()
+    """What models write in place of ``close``. Read where what follows can only follow a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +84,10 @@ class Elements:
 
 @dataclass(frozen=True, slots=True)
 class Keywords:
-    """Python keyword arguments, without the parentheses around them (those are the call's ``open`` and ``close``)."""
+    """Python keyword arguments, without the parentheses around them (those are the call's ``open`` and ``close``).
+    With a ``quote`` they are written as in `QuotedObject`, without its braces."""
+
+    quote: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +120,8 @@ class Calls:
     """Closing markup that is understood as well, right after the arguments."""
     first_index: int = 0
     """What ``{index}`` counts from."""
+    glued: bool = False
+    """Nothing that could be told from a name ends the name: the longest declared one that stands there is meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +185,8 @@ class Format:
     content_close: str = ""
     end: str = ""
     """Written after everything else, before the stop token."""
+    may_lack: str = ""
+    """What models leave out at the end of a marker around reasoning and content."""
     content_required: bool = False
     """``content_open`` and ``content_close`` are written around empty content too."""
     ids: IdStyle = "generic"
@@ -285,6 +299,37 @@ def pieces(template: str) -> tuple[Piece, ...]:
     return tuple(found)
 
 
+_MARK = r"\]<\][a-z]+\[>\[|\[[A-Z_]+\]|<[^<>]*>?|[\[\]{}()\">]|[^<>\[\]{}()\"]+"
+_MARKS = re.compile(_MARK)
+_UNITS = re.compile(r"<\|(?:open|close)\|>[^<>]*(?:<\|sep\|>)?|\]<\][a-z]+\[>\[<[^<>]*>?|" + _MARK)
+
+
+_SPECIAL = re.compile(r"<[|｜].*[|｜]>|<\|[^<>|]+>|<[^<>|]+\|>|<\|.*|\[/?[A-Z_]+\]|\]<\][a-z]+\[>\[.*", re.DOTALL)
+
+
+def is_special(marker: str) -> bool:
+    """Whether a marker is written with special tokens, which are never meant as text: they are spelled like that."""
+    return _SPECIAL.fullmatch(marker) is not None
+
+
+def begins_specially(text: str, markers: Collection[str]) -> bool:
+    """Whether a text is the beginning of a marker from its first special token on, but not all of it."""
+    text = text.lstrip()
+    first = next(iter(marks(text)), "")
+    return is_special(first) and any(marker.startswith(text) and marker != text for marker in markers)
+
+
+def marks(text: str) -> list[str]:
+    """The marks of a literal, between which whitespace means nothing: tags, words, brackets and quotes."""
+    return _MARKS.findall(text)
+
+
+def units(template: str) -> tuple[str, ...]:
+    """The literals of a template, as far as each means something alone: tags whose name stands behind them are one."""
+    texts = (piece.text for piece in pieces(template) if isinstance(piece, Text))
+    return tuple(unit for text in texts for unit in _UNITS.findall(text))
+
+
 def fill(template: str, **fields: str) -> str:
     """A template with its fields filled in."""
     return "".join(p.text if not isinstance(p, Field) else fields[p.name] for p in pieces(template))
@@ -309,4 +354,4 @@ def _literals(format: Format) -> Iterator[str]:
             case _:
                 pass
     for template in templates:
-        yield from (piece.text for piece in pieces(template) if isinstance(piece, Text))
+        yield from units(template)

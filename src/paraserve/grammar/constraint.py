@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from paraserve.formats.spec import Calls, Format, Text, fill, pieces
+from paraserve.formats.spec import Calls, Format, fill, is_special, units
 from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.grammar import tree
 from paraserve.grammar.arguments import CallWriter
@@ -203,8 +203,8 @@ class _Plan:
         found = []
         for calls in self.format.calls:
             for template in (calls.section_open, calls.open) if not calls.bare else ():
-                first = pieces(template)[:1]
-                found += [piece.text for piece in first if isinstance(piece, Text)]
+                first = units(template)[:1]
+                found += [text for text in first if template.startswith(text) and any(map(str.isalpha, text))]
         return tuple(dict.fromkeys(found))
 
     @property
@@ -227,6 +227,8 @@ class _Plan:
     def content_markers(self, *, calls: bool) -> tuple[str, ...]:
         """What a reader would not take for content in the middle of content."""
         found = [*self.format.frame_markers, *(self.openers if calls else ())]
+        block = self.format.reasoning
+        found += [text for text in (block.open, block.close) if is_special(text)] if block else []
         if self.format.channels:
             channels = self.format.channels
             found += [*channels.opens, channels.message, *channels.closes]

@@ -13,7 +13,14 @@ from msgspec import UNSET
 
 from paraserve.api.encoders.logprobs import chat_logprobs
 from paraserve.api.encoders.shape import OpenAIStream, ReplyShape
-from paraserve.formats.events import ContentDelta, FormatEvent, ReasoningDelta, ToolCallDelta, ToolCallStart
+from paraserve.formats.events import (
+    ContentDelta,
+    FormatEvent,
+    ReasoningDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
 from paraserve.generation.events import ChoiceEnd, GeneratedToken, ReplyDelta, ReplyEvent, Usage
 from paraserve.protocol.chat import (
     AssistantMessage,
@@ -34,6 +41,7 @@ class _ChoiceFold:
     reasoning: list[str] = field(default_factory=list)
     content: list[str] = field(default_factory=list)
     calls: list[tuple[ToolCallStart, list[str]]] = field(default_factory=list)
+    whole: set[int] = field(default_factory=set)
     tokens: list[GeneratedToken] = field(default_factory=list)
     end: ChoiceEnd | None = None
 
@@ -46,10 +54,17 @@ class _ChoiceFold:
             self.calls.append((event, []))
         elif isinstance(event, ToolCallDelta):
             self.calls[event.index][1].append(event.arguments)
+        elif isinstance(event, ToolCallEnd):
+            self.whole.add(event.index)
 
     def message(self) -> AssistantMessage:
         content = "".join(self.content)
-        calls = [ToolCall(start.id, FunctionCall(start.name, "".join(arguments))) for start, arguments in self.calls]
+        only_whole = self.end is not None and self.end.finish_reason == "tool_calls"
+        calls = [
+            ToolCall(start.id, FunctionCall(start.name, "".join(arguments)))
+            for start, arguments in self.calls
+            if start.index in self.whole or not only_whole
+        ]
         return AssistantMessage(
             content=None if calls and not content else content,
             reasoning_content="".join(self.reasoning) if self.reasoning else UNSET,

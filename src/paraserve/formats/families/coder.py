@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from paraserve.formats.families.styles import LINED, SPACED, TIGHT
+from paraserve.formats.families.styles import LINED, SPACED, TIGHT, functions, json_list, json_tag
 from paraserve.formats.spec import Calls, Format, Parameters, Reasoning
 
 _STOPS = ("<|im_end|>", "<|endoftext|>")
@@ -12,9 +12,12 @@ _PARAMETERS = Parameters("<parameter={key}>\n", "\n</parameter>\n", style="pytho
 def _calls(
     *, arguments: Parameters = _PARAMETERS, tag: str = "tool_call", between: str = "", before: str = ""
 ) -> tuple[Calls, ...]:
-    """The spelling, and the same without the outer opening tag, which models leave out now and then."""
-    bare = Calls("<function={name}>\n", arguments, f"</function>\n</{tag}>", between=between, before=before)
-    return replace(bare, open=f"<{tag}>\n{bare.open}"), bare
+    """The spelling, what is near it, and JSON in its place."""
+    return (
+        *functions(arguments=arguments, tag=tag, between=between, before=before),
+        json_tag(tag),
+        json_list(f"<{tag}>", f"</{tag}>"),
+    )
 
 
 _SPACED_CALLS = _calls(between="\n", before="\n\n")

@@ -4,46 +4,56 @@ Sources: the chat templates of the checkpoints named beside each description; fo
 tests, for LongCat its model cards and published trajectories.
 """
 
-from paraserve.formats.families.styles import TIGHT, json_tag, pairs
+from dataclasses import replace
+
+from paraserve.formats.families.styles import TIGHT, json_tag, pairs, respelled
 from paraserve.formats.spec import Calls, Format, Reasoning
 
 _STOPS = ("<|endoftext|>", "<|user|>", "<|observation|>")
 
+
+def _calls(calls: Calls) -> tuple[Calls, ...]:
+    """The spelling; with a line break behind the name that is written as an escape; and with a first key that follows
+    the name without its opening tag."""
+    return calls, replace(calls, open=calls.open.rstrip() + "\\n"), replace(calls, glued=True)
+
+
 GLM_45 = Format(  # GLM-4.5, GLM-4.6
     "glm45",
     reasoning=Reasoning("<think>", "</think>", close_after="\n"),
-    calls=(Calls("<tool_call>{name}\n", pairs("\n", "\n"), "</tool_call>", between="\n", before="\n"),),
+    calls=_calls(Calls("<tool_call>{name}\n", pairs("\n", "\n"), "</tool_call>", between="\n", before="\n")),
     lead="\n",
     stop_tokens=_STOPS,
 )
 GLM_47 = Format(  # GLM-4.7, GLM-5, 5.1, 5.2, 5.3
-    "glm47", reasoning=TIGHT, calls=(Calls("<tool_call>{name}", pairs(), "</tool_call>"),), stop_tokens=_STOPS
+    "glm47", reasoning=TIGHT, calls=_calls(Calls("<tool_call>{name}", pairs(), "</tool_call>")), stop_tokens=_STOPS
 )
 LING_3 = Format(  # Ling-3.0-flash
     "ling3",
     reasoning=TIGHT,
-    calls=(Calls("<tool_call>{name}\n", pairs("\n"), "\n</tool_call>", between="\n", before="\n"),),
+    calls=_calls(Calls("<tool_call>{name}\n", pairs("\n"), "\n</tool_call>", between="\n", before="\n")),
     stop_tokens=("<|role_end|>",),
+)
+_HY3_CALLS = _calls(
+    Calls(
+        "<tool_call:opensource>{name}<tool_sep:opensource>\n",
+        pairs("\n", "\n", suffix=":opensource"),
+        "</tool_call:opensource>",
+        "<tool_calls:opensource>\n",
+        "\n</tool_calls:opensource>",
+        between="\n",
+    )
 )
 HUNYUAN_3 = Format(  # Hy3
     "hunyuan3",
     reasoning=Reasoning("<think:opensource>", "</think:opensource>"),
-    calls=(
-        Calls(
-            "<tool_call:opensource>{name}<tool_sep:opensource>\n",
-            pairs("\n", "\n", suffix=":opensource"),
-            "</tool_call:opensource>",
-            "<tool_calls:opensource>\n",
-            "\n</tool_calls:opensource>",
-            between="\n",
-        ),
-    ),
+    calls=(*_HY3_CALLS, *(respelled(call, (":opensource", "")) for call in _HY3_CALLS)),
     stop_tokens=("<｜hy_eos:opensource｜>",),
 )
 IQUEST_Q1 = Format(
     "iquest_q1",
     reasoning=TIGHT,
-    calls=(Calls("<iquest_tool_call>{name}", pairs(), "</iquest_tool_call>"),),
+    calls=_calls(Calls("<iquest_tool_call>{name}", pairs(call="iquest_tool_call"), "</iquest_tool_call>")),
     stop_tokens=("<|iquest_end|>",),
 )
 

@@ -1,20 +1,19 @@
 """Kimi K2 (a section of JSON calls, ids that count over the conversation) and K3 (typed channels)."""
 
-from paraserve.formats.families.styles import TIGHT
+from paraserve.formats.families.styles import TIGHT, respelled
 from paraserve.formats.spec import Calls, Format, JsonObject, Parameters, Reasoning
 
+_K2_CALLS = Calls(
+    "<|tool_call_begin|>{id}<|tool_call_argument_begin|>",
+    JsonObject(),
+    "<|tool_call_end|>",
+    "<|tool_calls_section_begin|>",
+    "<|tool_calls_section_end|>",
+)
 KIMI_K2 = Format(  # K2-Instruct, K2-Thinking, K2.5, K2.6
     "kimi_k2",
     reasoning=TIGHT,
-    calls=(
-        Calls(
-            "<|tool_call_begin|>{id}<|tool_call_argument_begin|>",
-            JsonObject(),
-            "<|tool_call_end|>",
-            "<|tool_calls_section_begin|>",
-            "<|tool_calls_section_end|>",
-        ),
-    ),
+    calls=(_K2_CALLS, respelled(_K2_CALLS, ("tool_calls_section", "tool_call_section"))),
     ids="counted",
     stop_tokens=("<|im_end|>", "[EOS]"),
 )
@@ -35,6 +34,7 @@ KIMI_K3 = Format(
     content_open="<|open|>response<|sep|>",
     content_close="<|close|>response<|sep|>",
     content_required=True,
+    may_lack="<|sep|>",
     end="<|close|>message<|sep|>",
     stop_tokens=("<|end_of_msg|>",),
 )

@@ -65,6 +65,11 @@ PYTHONIC = Format(  # Llama 3.2 and 4, Gemma 3 with pythonic templates
 LFM_2 = Format(  # LFM2, LFM2.5
     "lfm2",
     reasoning=TIGHT,
-    calls=(python_list("<|tool_call_start|>", "<|tool_call_end|>"),),
+    calls=(
+        python_list("<|tool_call_start|>", "<|tool_call_end|>"),
+        json_list("<|tool_call_start|>", "<|tool_call_end|>"),
+        Calls("<|tool_call_start|>", NAME_AND_ARGUMENTS, "<|tool_call_end|>"),
+        python_list(),
+    ),
     stop_tokens=("<|im_end|>",),
 )

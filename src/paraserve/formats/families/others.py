@@ -37,7 +37,7 @@ GPT_OSS = Format(
         opens=("<|start|>", "<|channel|>"),
         message="<|message|>",
         closes=("<|end|>", "<|return|>", "<|call|>"),
-        call=r"\bto=(?:functions\.)?(?P<name>[^\s<]+)",
+        call=r"\bto=(?!(?:assistant|user|all)\b)(?:functions\.)?(?P<name>[^\s<]+)",
         reasoning=r"<\|channel\|>\s*analysis\b",
         preamble="<|channel|>commentary<|message|>",
         continues="to=",

@@ -3,11 +3,19 @@
 Sources: the chat templates; for ERNIE-4.5-Thinking vLLM's parsers of it and their tests.
 """
 
-from paraserve.formats.families.styles import LINED, NAME_AND_ARGUMENTS, PARAMETERS_FIRST, SPACED, json_list, json_tag
+from paraserve.formats.families.styles import (
+    LINED,
+    NAME_AND_ARGUMENTS,
+    PARAMETERS_FIRST,
+    SPACED,
+    json_list,
+    json_tag,
+    other_calls,
+)
 from paraserve.formats.spec import Calls, Format
 
 _STOPS = ("<|im_end|>", "<|endoftext|>")
-_CALLS = (json_tag("tool_call"),)
+_CALLS = (json_tag("tool_call"), *other_calls())
 
 HERMES = Format("hermes", calls=_CALLS, stop_tokens=_STOPS)  # Hermes-2/3, Qwen2.5, Qwen3-Instruct-2507, MiMo-VL
 QWEN_3 = Format("qwen3", reasoning=SPACED, calls=_CALLS, stop_tokens=_STOPS)  # Qwen3, Qwen3-Thinking-2507, QwQ

@@ -7,7 +7,7 @@ vLLM 0.33 ship for the family; for Dots a public port of its template, for PLaMo
 from dataclasses import replace
 
 from paraserve.formats.families.styles import LINED, SPACED, invokes, json_tag
-from paraserve.formats.spec import Calls, Elements, Format, JsonObject, Parameters, QuotedObject, Reasoning
+from paraserve.formats.spec import Calls, Elements, Format, JsonObject, Keywords, Parameters, QuotedObject, Reasoning
 
 MINIMAX_M2 = Format(  # M2, M2.1, M2.5
     "minimax_m2", reasoning=SPACED, calls=(invokes("minimax:tool_call", before="\n"),), stop_tokens=("[e~[",)
@@ -81,10 +81,16 @@ PLAMO_3 = Format(
     ),
     stop_tokens=("<|plamo:tag|>",),
 )
+_GEMMA_CALLS = Calls("<|tool_call>call:{name}", QuotedObject('<|"|>'), "<tool_call|>")
+_GEMMA_OTHERS = (  # the name alone or in a namespace, parentheses, no braces where there are no arguments
+    replace(_GEMMA_CALLS, open="<|tool_call>{name}"),
+    Calls("<|tool_call>{name}(", Keywords('<|"|>'), ")<tool_call|>"),
+    Calls("<|tool_call>{name}", Keywords('<|"|>'), "<tool_call|>"),
+)
 GEMMA_4 = Format(
     "gemma4",
     reasoning=Reasoning("<|channel>thought", "<channel|>", open_after="\n", close_before="\n"),
-    calls=(Calls("<|tool_call>call:{name}", QuotedObject('<|"|>'), "<tool_call|>"),),
+    calls=(_GEMMA_CALLS, *_GEMMA_OTHERS),
     stop_tokens=("<turn|>", "<|tool_response>"),
 )
 FUNCTION_GEMMA = Format(

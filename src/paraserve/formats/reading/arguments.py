@@ -122,6 +122,9 @@ class ObjectReader:
 
     def finish(self, text: str, position: int, *, ended: bool) -> None:
         if self._value is None:
+            if ended and not self.broken and not text[position:].strip():
+                self.out.append("{}")
+                self.whole = self.closed = True
             return
         if self._wrapped and ended and not self.broken:  # a bare null at the very end
             self._value.read("", 0, final=True)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from paraserve.formats.events import FormatEvent, ToolCallDelta, ToolCallEnd, ToolCallStart
 from paraserve.formats.reading.arguments import ArgumentReader
-from paraserve.formats.reading.names import call_id, id_maker, resolve_id, undeclared_name
+from paraserve.formats.reading.names import call_id, id_maker, resolve_id, resolve_name, undeclared_name
 from paraserve.formats.reading.tables import Spelling
 from paraserve.formats.spec import IdStyle
 from paraserve.formats.types import ToolSpec
@@ -76,14 +76,22 @@ class CallLedger:
         self.begun = 0
         self.completed = 0
         self.broken = 0
+        self.strays = 0
 
     def resolve(self, written: str) -> str | None:
         """The tool that is meant; None when it is none that may be called."""
-        if self._ids == "counted":
-            name = resolve_id(written, self._tools)
-            return undeclared_name(written) or None if name is None and self._undeclared == "call" else name
-        name = written.strip()
-        return name if name in self._tools or (self._undeclared == "call" and name) else None
+        name = resolve_id(written, self._tools) if self._ids == "counted" else None
+        name = name or resolve_name(written, self._tools)
+        if name is None and self._undeclared == "call":
+            return (undeclared_name(written) if self._ids == "counted" else written.strip()) or None
+        return name
+
+    def declares(self, written: str) -> bool:
+        return self.resolve(written) is not None
+
+    def longest(self, text: str, position: int) -> str | None:
+        """The longest declared name that stands there."""
+        return max((name for name in self._tools if text.startswith(name, position)), key=len, default=None)
 
     def schema(self, name: str | None) -> Mapping[str, Any]:
         return self._tools.get(name or "", {})

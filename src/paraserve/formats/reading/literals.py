@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from json.encoder import encode_basestring
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _SCALAR = re.compile(r"[^ \t\r\n,:\[\]{}()=\"'<]*")
@@ -49,18 +49,28 @@ class Dialect:
     def passes_through(self) -> bool:
         return not self.python and not self.bare
 
+    def raw_between(self, first: str) -> bool:
+        """Whether nothing is escaped in a string whose quote begins like this."""
+        return self.bare and self.quotes[0][0] == first
+
 
 JSON = Dialect()
 PYTHON = Dialect(quotes=('"""', "'''", '"', "'"), python=True)
 
 
 def bare_dialect(quote: str) -> Dialect:
-    return Dialect(quotes=(quote,), bare=True)
+    """Models write the quotes of JSON and of Python too, with escapes between them."""
+    return Dialect(quotes=(quote, '"', "'"), bare=True)
+
+
+class Enders(Protocol):
+    def at(self, text: str, position: int) -> object | None: ...
+    def may_begin(self, text: str, position: int) -> bool: ...
 
 
 class PlainRun(NamedTuple):
     """Inside a string that streams: text in which ``stop`` finds nothing only goes on in it, and comes out as ``spell``
-    has it, however it is cut."""
+    has it, however it is cut. Where that is nothing, nothing has been taken."""
 
     stop: Callable[[str], object | None]
     spell: Callable[[str], str]
@@ -81,14 +91,16 @@ _KEYS = (_KEY, _FIRST_KEY)
 
 
 class LiteralReader:
-    """Reads one value. With ``keywords`` it reads ``key=value, …`` up to (not including) the closing parenthesis.
+    """Reads one value. With ``keywords`` it reads ``key=value, …`` up to (not including) the closing parenthesis, or
+    one of ``enders``.
 
     It is an `arguments.ArgumentReader` where the arguments are one value of a dialect.
     """
 
     name: str | None = None
 
-    def __init__(self, dialect: Dialect = JSON, *, keywords: bool = False) -> None:
+    def __init__(self, dialect: Dialect = JSON, *, keywords: bool = False, enders: Enders | None = None) -> None:
+        self._enders = enders
         self._dialect = dialect
         self._raw = dialect.passes_through
         self._stack: list[str] = ["("] if keywords else []
@@ -151,8 +163,13 @@ class LiteralReader:
     def _token(self, text: str, position: int, final: bool) -> int:
         """Take one token outside of strings; negative when it is not whole yet."""
         char, expect = text[position], self._expect
+        if self._enders is not None and len(self._stack) == 1 and expect not in (_COLON, _VALUE):
+            if self._enders.at(text, position):
+                return self._next(")", position)
+            if not final and self._enders.may_begin(text, position):
+                return -1
         if expect == _COLON:
-            if char != ("=" if self._stack[-1] == "(" else ":"):
+            if char not in (":=" if self._dialect.bare else "=" if self._stack[-1] == "(" else ":"):
                 return self._fail(position)
             self.out.append(":" if self._raw else ": ")
             self._expect = _VALUE
@@ -270,7 +287,7 @@ class LiteralReader:
             return position + len(quote)
         if not final and quote.startswith(text[position : position + len(quote)]):
             return -1
-        if text[position] == "\\" and not self._dialect.bare:
+        if text[position] == "\\" and not self._dialect.raw_between(quote[0]):
             return self._escaped(text, position, final)
         self.out.append(escape(text[position]))
         return position + 1
@@ -296,7 +313,11 @@ def _run(first: str, dialect: Dialect) -> re.Pattern[str]:
 @cache
 def _stop(first: str, dialect: Dialect) -> re.Pattern[str]:
     """What needs a look inside a string: the quote, escapes, and (in JSON) control characters."""
-    stops = re.escape(first) + ("" if dialect.bare else "\\\\") + ("\\x00-\\x1f" if dialect.passes_through else "")
+    stops = (
+        re.escape(first)
+        + ("" if dialect.raw_between(first) else "\\\\")
+        + ("\\x00-\\x1f" if dialect.passes_through else "")
+    )
     return re.compile(f"[{stops}]")
 
 
@@ -332,10 +353,10 @@ def convert(text: str, dialect: Dialect = JSON) -> str | None:
     return "".join(reader.out).strip()
 
 
-def cut_literal(text: str) -> tuple[str, str] | None:
+def cut_literal(text: str, *, python: bool = True) -> tuple[str, str] | None:
     """What can be told in JSON of a literal (JSON's or Python's) that a cut may have shortened, and what of it cannot:
     half a word. None when the text begins no literal."""
-    for dialect in (JSON, PYTHON):
+    for dialect in (JSON, PYTHON) if python else (JSON,):
         if (whole := convert(text, dialect)) is not None:
             return whole, ""
         reader = LiteralReader(dialect)

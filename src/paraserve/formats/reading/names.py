@@ -14,6 +14,7 @@ from paraserve.formats.spec import IdStyle
 
 _CANONICAL = re.compile(r"functions\.(?P<name>.+):[0-9]+", re.DOTALL)
 _PREFIX = re.compile(r"functions?[._:]?")
+_NAMESPACE = re.compile(r"[.:/]")
 _COUNTER = re.compile(r"[:_.\-]?[0-9]*")
 _NINE = re.compile(r"[A-Za-z0-9]{9}")
 _ALPHANUMERICS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
@@ -57,6 +58,13 @@ def resolve_id(written: str, declared: Collection[str]) -> str | None:
     if text.isdigit() and len(declared) == 1:
         return next(iter(declared))
     return None
+
+
+def resolve_name(written: str, declared: Collection[str]) -> str | None:
+    """The declared tool of this name, or of what a namespace leaves of it (``functions.read``, ``fs:read``)."""
+    name = written.strip()
+    ends = [0, *(mark.end() for mark in _NAMESPACE.finditer(name))]
+    return next((name[end:] for end in ends if name[end:] in declared), None)
 
 
 def undeclared_name(written: str) -> str:

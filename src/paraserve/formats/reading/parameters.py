@@ -9,44 +9,32 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from paraserve.formats.reading.literals import PlainRun, cut_literal, encode_string, escape, space_end
+from paraserve.formats.reading.parameter_markup import ParameterMarkup
 from paraserve.formats.reading.patterns import Markers, Pattern
 from paraserve.formats.reading.schema import (
     ANYTHING,
-    STRING,
+    TYPED,
     Expected,
+    begins_python,
     expected,
-    item_schema,
     json_value,
     maybe_literal,
     property_schema,
+    typed,
 )
 
 Schema = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ParameterMarkup:
-    """The compiled markup of `Parameters` (see `tables.py`)."""
-
-    open: Pattern
-    lead: str
-    close: str
-    end: Pattern
-    trigger: re.Pattern[str]
-    """A character without which no end begins."""
-    enders: Markers
 
 
 _LOOK = 8
 _LONG_SPACE = 64
 
 
-class _KeyedReader(ABC):
+class KeyedReader(ABC):
     """What readers of one element for each argument share: keys, and values that are strings or held."""
 
     name: str | None = None
@@ -55,11 +43,14 @@ class _KeyedReader(ABC):
     def run(self) -> PlainRun | None:
         return None
 
-    def __init__(self, open_: Pattern, enders: Markers, schema: Schema) -> None:
-        self._open = open_
+    def __init__(self, opens: tuple[Pattern, ...], enders: Markers, schema: Schema, *, python: bool) -> None:
+        self._opens = opens
         self._enders = enders
         self._schema = schema
-        self._first = True
+        self._python = python
+        self._given: set[str] = set()
+        self._again = False
+        """The key that is open was given already, so that its value does not come out."""
         self._in_value = False
         self._expected: Expected = ANYTHING
         self._held: list[str] | None = None
@@ -80,34 +71,60 @@ class _KeyedReader(ABC):
         position = space_end(text, position)
         if position == len(text):
             return position
-        if self._enders.at(text, position):
-            self._end_object()
-        elif match := self._open.match(text, position):
+        first, *others = self._opens
+        ends = self._enders.at(text, position)
+        if not ends and (match := first.match(text, position)):
             self._begin_value(match)
             return position if self.broken else match.end()
-        elif not (self._enders.may_begin(text, position) or self._open.may_match(text, position)):
+        waiting = not ends and first.may_match(text, position)
+        for other in others:
+            if waiting:
+                break
+            match = other.match(text, position)
+            if match and self._wants(match["key"].strip()):
+                return self._begin_drifted(match, text)
+            waiting = match is None and other.may_match(text, position)
+        if ends and not waiting:
+            self._end_object()
+        elif not (waiting or self._enders.may_begin(text, position)):
             self.broken = True
         return position
+
+    def _begin_drifted(self, match: re.Match[str], text: str) -> int:
+        """Behind another opener than the family's: a key that nothing follows but markup has no value."""
+        after = space_end(text, match.end())
+        if self._enders.at(text, after) or self._opens[0].match(text, after):
+            return after
+        if self._enders.may_begin(text, after) or self._opens[0].may_match(text, after):
+            return match.start()
+        self._begin_value(match)
+        return match.end()
+
+    def _wants(self, key: str) -> bool:
+        """Whether it is a declared key that was not given yet."""
+        return key not in self._given and property_schema(self._schema, self._schema, key) is not None
 
     @abstractmethod
     def _value(self, text: str, position: int) -> int:
         """Read on in the value that is open; the position behind what was taken."""
 
     def _begin_value(self, match: re.Match[str]) -> None:
-        key = match["key"].strip()
-        fields = match.groupdict()
-        self.out.append(("{" if self._first else ", ") + encode_string(key) + ": ")
-        self._first = False
+        self._key = key = match["key"].strip()
+        self._again = key in self._given
+        if not self._again:
+            self.out.append((", " if self._given else "{") + encode_string(key) + ": ")
+        self._given.add(key)
         self._in_value = True
-        self._begin(_declared(fields) or expected(self._schema, property_schema(self._schema, self._schema, key)))
+        known = expected(self._schema, property_schema(self._schema, self._schema, key))
+        self._begin(typed(known, match.groupdict()))
 
     def _begin(self, expectation: Expected) -> None:
         self._expected = expectation
         self._held = self._head = None
-        if expectation.mode == "string":
-            self.out.append('"')
-        elif expectation.mode == "literal":
+        if self._again or expectation.mode == "literal":
             self._held = []
+        elif expectation.mode == "string":
+            self.out.append('"')
         else:
             self._head = ""
 
@@ -122,7 +139,7 @@ class _KeyedReader(ABC):
     def _look(self, head: str) -> None:
         """Find out from a value's beginning whether it must be held until it is whole."""
         self._head = head
-        if not maybe_literal(head, self._expected.mode):
+        if not maybe_literal(head, self._expected.mode, python=self._python):
             self._head = None
             self.out.append('"' + escape(head))
         elif len(head.strip()) >= _LOOK or len(head) > _LONG_SPACE:
@@ -130,219 +147,143 @@ class _KeyedReader(ABC):
 
     def _end_value(self) -> None:
         self._in_value = False
-        if self._head is not None:
-            self.out.append(json_value(self._head, self._expected))
-        elif self._held is not None:
-            self.out.append(json_value("".join(self._held), self._expected))
-        else:
+        if self._head is None and self._held is None:
             self.out.append('"')
+        elif not self._again:
+            held = self._head if self._head is not None else "".join(self._held or ())
+            self.out.append(json_value(held, self._expected, python=self._python))
 
     def _end_object(self) -> None:
-        self.out.append("{}" if self._first else "}")
+        self.out.append("}" if self._given else "{}")
         self.whole = self.closed = True
 
     def _flush(self) -> None:
         """Cut inside a value: give out what is held, as a prefix."""
         held = self._head if self._head is not None else "".join(self._held or ())
-        if (self._head is None and self._held is None) or not held:
+        if (self._head is None and self._held is None) or not held or self._again:
             return
-        written, self.rest = cut_literal(held) or ('"' + escape(held), "")
+        by_look = self._expected is TYPED or self._expected.mode == "by_look"
+        python = not by_look or begins_python(held, self._python)
+        written, self.rest = cut_literal(held, python=python) or ('"' + escape(held), "")
         self.out.append(written)
 
 
-class ParametersReader(_KeyedReader):
+class ParametersReader(KeyedReader):
     """Values between an opening and a closing marker, raw.
 
     A closing marker counts only where markup follows (another parameter, or the end of the call), so that a value may
-    hold its own closing marker's text.
+    hold its own closing marker's text. Where it is missing, what can only follow a value ends it: see
+    `parameter_markup`. A value that holds the opener of a call tells of calls, so that nothing else ends it then.
     """
 
-    def __init__(self, markup: ParameterMarkup, schema: Schema) -> None:
-        super().__init__(markup.open, markup.enders, schema)
+    def __init__(self, markup: ParameterMarkup, schema: Schema, declared: Callable[[str], bool]) -> None:
+        super().__init__(markup.opens, markup.enders, schema, python=markup.python)
         self._markup = markup
+        self._declared = declared
         self._lead = ""
-        self._run = PlainRun(markup.trigger.search, escape)
+        self._empty = True
+        self._quotes = False
+        self._breaks = ""
+        """Line breaks that were taken in a short way and belong to the value only if it goes on."""
+        self._run = PlainRun(markup.trigger.search, self._spell if markup.breaks else escape)
 
     @property
     def run(self) -> PlainRun | None:
         streams = self._in_value and not self._lead and self._held is None and self._head is None
         return self._run if streams else None
 
+    def _spell(self, text: str) -> str:
+        """What of the text comes out now. Nothing has happened where that is nothing."""
+        self._empty = False
+        if text[-1] == "\n":
+            shown = text.rstrip("\n")
+            if shown:
+                shown, self._breaks = self._breaks + shown, text[len(shown) :]
+            return escape(shown)
+        if self._breaks:
+            text, self._breaks = self._breaks + text, ""
+        return escape(text)
+
     def _begin(self, expectation: Expected) -> None:
         super()._begin(expectation)
         self._lead = self._markup.lead
+        self._empty, self._quotes = True, False
 
     def _value(self, text: str, position: int) -> int:
-        markup = self._markup
+        if self._breaks:
+            kept, self._breaks = self._breaks, ""
+            joined = kept + text[position:]
+            end = self._value(joined, 0)
+            self._breaks = joined[end : len(kept)]
+            return position + max(0, end - len(kept))
         if self._lead:
             if text.startswith(self._lead, position):
                 position += len(self._lead)
             elif self._lead.startswith(text[position : position + len(self._lead)]):
                 return position
             self._lead = ""
-        if markup.trigger.search(text, position) is None:
-            self._take(text[position:])
-            return len(text)
-        match, stop = markup.end.find(text, position)
-        if stop > position:
-            self._take(text[position:stop])
+        match, stop = self._find_end(text, position)
+        self._take(text[position:stop])
         if match is None:
             return stop
-        self._end_value()
+        if match["quote"]:
+            self._take(match["quote"])
+            self._quotes = True
+        else:
+            self._end_value()
         return match.end()
+
+    def _take(self, text: str) -> None:
+        if text:
+            self._empty = False
+            super()._take(text)
+
+    def _find_end(self, text: str, position: int) -> tuple[re.Match[str] | None, int]:
+        """The end of the value and where it begins, or where the end of the text begins that may become it."""
+        at = position
+        while True:
+            match, stop = self._markup.end.find(text, at)
+            if match and match["quote"] and (begun := self._markup.end.part.search(text, at)) and begun.start() < stop:
+                return None, begun.start()
+            if match is None or self._fits(match, position):
+                return match, stop
+            if self._markup.closed.may_match(text, stop):
+                return None, stop
+            at = stop + 1
+
+    def _fits(self, match: re.Match[str], begin: int) -> bool:
+        found = {group: text.strip() for group, text in match.groupdict().items() if text is not None}
+        if not found:
+            return True
+        if self._quotes:
+            return False
+        if "quote" in found:
+            return True
+        markup, taken = self._markup, match[0].strip()
+        ((group, name),) = found.items()
+        if taken not in ("", markup.close, *markup.closers, f"</{self._key}>"):
+            return False
+        if group.startswith("name"):
+            return self._declared(name)
+        on_line = bool(match[0]) or not markup.on_lines or (self._empty and match.start() == begin)
+        return on_line and self._wants(name)
 
     def finish(self, text: str, position: int, *, ended: bool) -> None:
         if not self._in_value:
             if ended and not text[position:].strip():
                 self._end_object()
             return
-        _, stop = self._markup.end.find(text, position)
-        _, closing, rest = text[stop:].partition(self._markup.close)
+        text, self._breaks = self._breaks + text[position:], ""
+        _, stop = self._find_end(text, 0)
+        rest = text[stop:]
+        if ended and not self._quotes and self._markup.remaining.fullmatch(rest):
+            rest = self._markup.close
+        _, closing, rest = rest.partition(self._markup.close)
         if not closing:
-            self._take(text[position : len(text) if ended else stop])  # a cut may fall into the closing markup
+            self._take(text if ended else text[:stop])  # a cut may fall into the closing markup
             self._flush()
             return
-        self._take(text[position:stop])
+        self._take(text[:stop])
         self._end_value()
         if ended and not rest.strip():
             self._end_object()
-
-
-class ElementsReader(_KeyedReader):
-    """Values as nested elements; what is no string is held until it is whole and typed leaf by leaf."""
-
-    def __init__(self, tag: str, item: str, open_: Pattern, enders: Markers, schema: Schema) -> None:
-        super().__init__(open_, enders, schema)
-        self._tag = tag
-        self._item = item
-        self._element = re.compile(re.escape(tag) + r"<(/?)([^<>]{1,256})>")
-        self._nodes: list[_Node] = []
-        self._raw: list[str] = []
-
-    def _begin_value(self, match: re.Match[str]) -> None:
-        key = match["key"].strip()
-        if key.startswith("/"):
-            self.broken = True
-            return
-        super()._begin_value(match)
-        self._nodes = [_Node(key, property_schema(self._schema, self._schema, key))]
-        self._raw = []
-
-    def read(self, text: str, position: int) -> int:
-        end = super().read(text, position)
-        if self.broken and self._in_value:
-            self.rest = "".join(self._raw)
-        return end
-
-    def _begin(self, expectation: Expected) -> None:
-        """Only a plain string streams; the elements of anything else decide what it is."""
-        super()._begin(expectation)
-        if self._head is not None:
-            self._head, self._held = None, []
-
-    def _value(self, text: str, position: int) -> int:
-        mark = text.find(self._tag, position)
-        is_whole = mark >= 0
-        if not is_whole:
-            mark = _part_start(text, self._tag, position)
-        self._text(text[position:mark])
-        if not is_whole:
-            return mark
-        match = self._element.match(text, mark)
-        if match is None:
-            if len(text) - mark > len(self._tag) + 260 or not _may_be_element(text[mark + len(self._tag) :]):
-                self.broken = True
-            return mark
-        if not match[1]:
-            if self._held is None:
-                self.broken = True
-                return mark
-            self._nodes.append(_Node(match[2], self._child_schema(match[2])))
-        elif match[2] != self._nodes[-1].key:
-            self.broken = True
-            return mark
-        else:
-            self._end_node()
-        self._keep(match[0])
-        return match.end()
-
-    def _text(self, text: str) -> None:
-        if text and self._held is None:
-            self.out.append(escape(text))
-        elif text:
-            self._nodes[-1].text.append(text)
-            self._keep(text)
-
-    def _keep(self, text: str) -> None:
-        """Remember what is taken of a held value, for the case that it breaks."""
-        if self._held is not None:
-            self._raw.append(text)
-
-    def _child_schema(self, key: str) -> Any:
-        parent = self._nodes[-1].schema
-        return item_schema(self._schema, parent) if key == self._item else property_schema(self._schema, parent, key)
-
-    def _end_node(self) -> None:
-        node = self._nodes.pop()
-        if self._held is None:
-            self.out.append('"')
-        else:
-            written = node.json(self._item, expected(self._schema, node.schema))
-            if self._nodes:
-                self._nodes[-1].children.append((node.key, written))
-                return
-            self.out.append(written)
-        self._in_value = False
-
-    def finish(self, text: str, position: int, *, ended: bool) -> None:
-        if not self._in_value:
-            if ended and not text[position:].strip():
-                self._end_object()
-        elif self._held is None:
-            self.out.append(escape(text[position:]))
-        else:
-            self.rest = "".join(self._raw) + text[position:]
-
-
-class _Node:
-    """One open element."""
-
-    __slots__ = ("children", "key", "schema", "text")
-
-    def __init__(self, key: str, schema: Any) -> None:
-        self.key = key
-        self.schema = schema
-        self.children: list[tuple[str, str]] = []
-        self.text: list[str] = []
-
-    def json(self, item: str, expectation: Expected) -> str:
-        types = expectation.types or frozenset()
-        if self.children:
-            if all(key == item for key, _ in self.children) and not types & {"object"}:
-                return "[" + ", ".join(value for _, value in self.children) + "]"
-            return "{" + ", ".join(f"{encode_string(key)}: {value}" for key, value in self.children) + "}"
-        text = "".join(self.text)
-        if not text.strip() and "string" not in types and types & {"object", "array"}:
-            return "{}" if "object" in types else "[]"
-        return json_value(text, expectation)
-
-
-def _declared(fields: Mapping[str, str | None]) -> Expected | None:
-    """What the markup itself says about a value's type."""
-    if (declared := fields.get("type")) is not None:
-        return STRING if declared == "string" else Expected(frozenset({declared}))
-    if (is_string := fields.get("string")) is not None:
-        return STRING if is_string == "true" else Expected(frozenset({"object"}))
-    return None
-
-
-def _part_start(text: str, marker: str, position: int) -> int:
-    """Where the end of the text begins that is a beginning of the marker."""
-    for start in range(max(position, len(text) - len(marker) + 1), len(text)):
-        if marker.startswith(text[start:]):
-            return start
-    return len(text)
-
-
-def _may_be_element(text: str) -> bool:
-    return re.fullmatch(r"(?:</?[^<>]*)?", text) is not None

@@ -54,7 +54,7 @@ from paraserve.formats.reading.freetext import FreeText
 from paraserve.formats.reading.literals import space_end
 from paraserve.formats.reading.reply_parser import ReplyParser
 from paraserve.formats.reading.tables import Marks, Mode, Probes, Spelling, Turn, compile_format
-from paraserve.formats.spec import JsonEnvelope
+from paraserve.formats.spec import JsonEnvelope, begins_specially
 from paraserve.formats.types import ReplyStart, TextEnd
 
 
@@ -86,7 +86,7 @@ class OutputParser(ReplyParser):
         self._cut_in_header = False
         # The short way: what finds a character that needs a look, and what makes an event of text without one
         self._plain: Callable[[str], object | None] | None = None
-        self._delta: Callable[[str], FormatEvent] = ContentDelta
+        self._delta: Callable[[str], FormatEvent | None] = ContentDelta
 
         has_reasoning = format.reasoning is not None or format.channels is not None
         separator = "" if start is ReplyStart.REASONING else format.lead
@@ -101,7 +101,9 @@ class OutputParser(ReplyParser):
     @property
     def open_call(self) -> bool:
         # A call whose opener is whole counts as begun when the reply was cut before its header could say what it is.
-        return self._cut_in_header or self._ledger.begun > self._ledger.completed
+        # One whose arguments broke is over, and hides no other.
+        call = self._call
+        return self._cut_in_header or (call is not None and call.outcome is Outcome.CALL and not call.ended)
 
     def plain(self, text: str) -> FormatEvent | None:
         return self._delta(text) if self._plain is not None and text and not self._plain(text) else None
@@ -120,7 +122,11 @@ class OutputParser(ReplyParser):
     def finish(self, reason: TextEnd) -> list[FormatEvent]:
         rest = self._window.rest
         self._cut_in_header = reason != "stop" and self._ledger.admits_more and self._may_become_a_call(rest)
-        if self._call is not None:
+        if self._cut_in_header and self._ledger.completed:
+            self._ledger.broken += 1  # the calls are the answer, and half a header beside them is none
+        elif reason != "stop" and self._call is None and begins_specially(rest, self._format.marker_texts):
+            pass
+        elif self._call is not None:
             self._finish_call(self._call, ended=reason == "stop")
         elif not self._in_header():
             if self._place is _Place.PROBE and len(rest) > self._opener_end:
@@ -169,6 +175,13 @@ class OutputParser(ReplyParser):
             return False
         spelling, here = self._follow.spelling, self._window.here
         hit = spelling.closers.at(*here)
+        if hit is None and spelling.stray:
+            if stray := spelling.stray.match(*here):
+                self._ledger.strays += 1
+                self._free.skip_to(stray.end())
+                return True
+            if spelling.stray.may_match(*here):
+                return None
         entry = spelling.entry.match(*here) if spelling.entry else None
         if hit is None and entry is None:
             waiting = spelling.closers.may_begin(*here)
@@ -217,17 +230,18 @@ class OutputParser(ReplyParser):
         if not isinstance(meaning, Turn):
             self._window.position = start
             self._opener_end = end - start
-            self._separator_length = end - start - len(literal)
+            self._separator_length = space_end(self._window.text, start) - start
             self._probes = meaning
             self._place = _Place.PROBE
             return
+        self._ledger.strays += meaning.stray
         ends_reasoning = self._format.reasoning is not None and literal == self._format.reasoning.close
         if ends_reasoning:
             self._broke_reasoning = False
         if ends_reasoning or (self._pending is not None and literal == self._pending.last_closer):
             self._close_pending()
         self._free.skip_to(end)
-        self._enter(meaning.mode, meaning.separator)
+        self._enter(meaning.mode or self._free.mode, meaning.separator)
 
     def _close_pending(self) -> None:
         """All closing markup of the last call has come, so that it is no markup any more from here on."""
@@ -250,8 +264,12 @@ class OutputParser(ReplyParser):
             if match := pattern.match(self._window.text, position):
                 if spelling is None:
                     self._route(match)
-                else:
+                elif not spelling.calls.glued:
                     self._begin_call(spelling, match.groupdict(), match.end())
+                elif name := self._ledger.longest(self._window.text, match.start("name")):
+                    self._begin_call(spelling, {"name": name}, match.start("name") + len(name))
+                else:
+                    continue
                 return True
             waiting = waiting or pattern.may_match(self._window.text, position)
         return None if waiting else False
@@ -287,11 +305,11 @@ class OutputParser(ReplyParser):
         self._place = _Place.CALL
         self._follow = None
         if isinstance(spelling.calls.arguments, JsonEnvelope):
-            self._call = OpenCall(spelling, spelling.reader({}), header)
+            self._call = OpenCall(spelling, spelling.reader({}, self._ledger.declares), header)
             return
         written_id = (fields.get("id") or "").strip()
         name = self._ledger.resolve(fields.get("name") or written_id)
-        self._call = OpenCall(spelling, spelling.reader(self._ledger.schema(name)), header)
+        self._call = OpenCall(spelling, spelling.reader(self._ledger.schema(name), self._ledger.declares), header)
         self._decide(self._call, name, written_id)
 
     def _decide(self, call: OpenCall, name: str | None, written_id: str) -> None:
@@ -405,7 +423,7 @@ class OutputParser(ReplyParser):
         elif (call := self._call) is not None and call.outcome is Outcome.CALL and (run := call.reader.run) is not None:
             index, spell = call.index, run.spell
             self._plain = run.stop
-            self._delta = lambda text: ToolCallDelta(index, spell(text))
+            self._delta = lambda text: ToolCallDelta(index, told) if (told := spell(text)) else None
 
     def _take_prefill(self, prefill: str) -> None:
         events = self.feed(prefill)

@@ -20,12 +20,15 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from paraserve.formats.spec import Field, Piece, Space, Text
+from paraserve.formats.spec import Field, Piece, Space, Text, marks
 
-_LAYOUT = "[ \\t\\r\\n]{0,64}"
-_NAME = "[^ \\t\\r\\n<>{}()\\[\\]\"'|｜,]{1,256}?"
+layout = "[ \\t\\r\\n]{0,64}"
+"""Whitespace that means nothing."""
+_NAME = "[^ \\t\\r\\n<>{}()\\[\\]\"'|｜,\\\\]{1,256}?"
 _WORD_FIELDS = {"name": _NAME, "index": "[0-9]{0,9}?"}
 _MAX_FIELD = 512
+_FIELDS = ("name", "id", "index", "key", "type", "string")
+_QUOTE = '"'
 # Fields are lazy: the shortest text that makes a header is the one that a reader of single characters sees first.
 
 Atom = Callable[[str], str]
@@ -83,41 +86,49 @@ def literal(text: str, atom: Atom) -> str:
     return "".join(atom(re.escape(char)) for char in text)
 
 
+def any_closer(atom: Atom) -> str:
+    """A closing tag of any name."""
+    return literal("</", atom) + atom(r"[^<>/\s]{1,64}") + atom(">")
+
+
 def compile_pattern(sequence: Sequence[Piece], ahead: Sequence[Sequence[Piece]] = ()) -> Pattern:
     """``sequence``, followed (after layout) by one of ``ahead``, which is looked at and not taken."""
-    return compile_sources(lambda atom: _source(sequence, atom, "(?P<{}>") + _ahead(ahead, atom))
-
-
-def compile_end(before: str, close: str, ahead: Sequence[Sequence[Piece]]) -> Pattern:
-    """At most ``before``, then ``close``, then (looked at and not taken) layout and one of ``ahead``."""
-    return compile_sources(lambda atom: _at_most(before, atom) + literal(close, atom) + _ahead(ahead, atom))
+    return compile_sources(lambda atom: source_of(sequence, atom, *_FIELDS) + (_ahead(ahead, atom) if ahead else ""))
 
 
 def _ahead(tails: Sequence[Sequence[Piece]], atom: Atom) -> str:
-    return f"(?={_LAYOUT}(?:{'|'.join(_source(tail, atom, '(?:') for tail in tails)}))" if tails else ""
+    return f"(?={layout}{one_of(source_of(tail, atom) for tail in tails)})"
 
 
-def _source(sequence: Sequence[Piece], atom: Atom, group: str) -> str:
-    sequence = _loosened(sequence)
+def one_of(sources: Iterable[str]) -> str:
+    return f"(?:{'|'.join(sources) or '(?!)'})"
+
+
+def source_of(sequence: Sequence[Piece], atom: Atom, *groups: str) -> str:
+    """The source of a template. Of its fields those become groups that ``groups`` names; a name with a number behind
+    it stands for the field without, so that several templates can be alternatives."""
+    sequence = loosened(sequence)
+    named = {group.rstrip("0123456789"): group for group in groups}
     source = ""
     for index, piece in enumerate(sequence):
         match piece:
             case Text(text):
                 source += literal(text, atom)
             case Space():
-                source += _LAYOUT
+                source += layout
             case Field(name):
-                source += f"{_LAYOUT}{group.format(name)}{atom(_field(name, sequence[index + 1 :]))}){_LAYOUT}"
+                group = f"(?P<{named[name]}>" if name in named else "(?:"
+                source += f"{layout}{group}{atom(_field(name, sequence[index + 1 :]))}){layout}"
     return source
 
 
-def _loosened(sequence: Sequence[Piece]) -> tuple[Piece, ...]:
-    """With layout between any two tags, whether the family writes it or not."""
+def loosened(sequence: Sequence[Piece]) -> tuple[Piece, ...]:
+    """With layout between any two pieces of markup, whether the family writes it or not."""
     found: list[Piece] = []
     for piece in sequence:
         if isinstance(piece, Text):
-            for tag in re.split(r"(?<=>)(?=<)", piece.text):
-                found += [Text(tag), Space("")]
+            for mark in marks(piece.text):
+                found += [Text(mark), Space("")]
             found.pop()
         else:
             found.append(piece)
@@ -128,10 +139,10 @@ def _field(name: str, following: Sequence[Piece]) -> str:
     if name in _WORD_FIELDS:
         return _WORD_FIELDS[name]
     stop = next((re.escape(piece.text[0]) for piece in following if isinstance(piece, Text)), "<")
-    return f"[^{stop}<\\n]{{0,{_MAX_FIELD}}}?"
+    return f"[^{stop}{'' if stop == _QUOTE else '<'}\\n]{{0,{_MAX_FIELD}}}?"
 
 
-def _at_most(separator: str, atom: Atom) -> str:
+def at_most(separator: str, atom: Atom) -> str:
     """The separator or what is left of it when its beginning is missing."""
     rests = (literal(separator[start:], atom) for start in range(len(separator)))
     return f"(?:{'|'.join(rests)})?" if separator else ""
@@ -142,21 +153,31 @@ class Markers:
 
     Args:
         texts: the literals, each with the separator that belongs to it rather than to the text before it.
+        may_lack: the end of a literal without which it is the same one.
     """
 
-    __slots__ = ("_pattern", "_search", "_search_part", "trigger")
+    __slots__ = ("_pattern", "_search", "_search_part", "_texts", "trigger")
 
-    def __init__(self, texts: Mapping[str, str] | Iterable[str]) -> None:
+    def __init__(self, texts: Mapping[str, str] | Iterable[str], may_lack: str = "") -> None:
         separators = dict(texts) if isinstance(texts, Mapping) else dict.fromkeys(texts, "")
         groups: dict[str, list[str]] = {}
         for text in sorted(separators, key=len, reverse=True):
             groups.setdefault(separators[text], []).append(text)
 
+        def marker(text: str, atom: Atom) -> str:
+            if not may_lack or not text.endswith(may_lack):
+                return source_of((Text(text),), atom)
+            end, not_yet = literal(may_lack, atom), literal(may_lack, lambda char: f"(?:{char}|\\Z)")
+            begin = source_of((Text(text.removesuffix(may_lack)),), atom)
+            return f"{begin}(?:{layout}{end}|(?!{layout}{not_yet}))"
+
         def source(atom: Atom) -> str:
-            choices = ((before, "|".join(literal(text, atom) for text in group)) for before, group in groups.items())
-            return "|".join(f"{_at_most(before, atom)}({choice})" for before, choice in choices) or "(?!)"
+            choices = ((before, "|".join(marker(text, atom) for text in group)) for before, group in groups.items())
+            return "|".join(f"{at_most(before, atom)}({choice})" for before, choice in choices) or "(?!)"
 
         self._pattern = compile_sources(source)
+        self._texts = {"".join(text.removesuffix(may_lack).split()): text for text in separators}
+        self._texts |= {"".join(text.split()): text for text in separators}
         self._search = self._pattern.whole.search
         self._search_part = self._pattern.part.search
         self.trigger = any_of({text[0] for text in separators} | set("".join(groups)))
@@ -166,18 +187,19 @@ class Markers:
         """The first marker (where its separator begins, its text, where it ends), or None; and where it begins, or
         where the end of the text begins that may still become one."""
         if match := self._search(text, position):
-            return _marker(match), match.start()
+            return self._marker(match), match.start()
         part = self._search_part(text, position)
         return None, part.start() if part else len(text)
 
     def at(self, text: str, position: int) -> tuple[int, str, int] | None:
         """The marker that stands exactly here."""
-        return _marker(self._pattern.match(text, position))
+        match = self._pattern.match(text, position)
+        return self._marker(match) if match else None
 
     def may_begin(self, text: str, position: int) -> bool:
         """Whether all the text from here may still become a marker. Ask only after `at` said no."""
         return self._pattern.may_match(text, position)
 
-
-def _marker(match: re.Match[str] | None) -> tuple[int, str, int] | None:
-    return (match.start(), match[match.lastindex or 0], match.end()) if match else None
+    def _marker(self, match: re.Match[str]) -> tuple[int, str, int]:
+        """With whitespace between its pieces a marker is the same one."""
+        return match.start(), self._texts["".join(match[match.lastindex or 0].split())], match.end()

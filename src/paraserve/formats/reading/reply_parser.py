@@ -48,7 +48,9 @@ class ReplyParser(ABC):
         undeclared: Undeclared = "content",
     ) -> None:
         self._format = format
-        self._parse_calls = parse_tool_calls and (bool(tools) or undeclared == "call")
+        self._parse_calls = (
+            parse_tool_calls and bool(format.calls or format.declared) and (bool(tools) or undeclared == "call")
+        )
         self._ledger = CallLedger(format.ids, tools, call_index_offset, new_id, undeclared)
         self._window = Window()
         self._begin(start)
@@ -65,6 +67,11 @@ class ReplyParser(ABC):
     def broken_calls(self) -> int:
         """What looked like a call and did not become one: undeclared, no valid arguments, or cut."""
         return self._ledger.broken
+
+    @property
+    def stray_markers(self) -> int:
+        """Special tokens of the format that opened or closed nothing where they stood. They are in no event."""
+        return self._ledger.strays
 
     @property
     @abstractmethod

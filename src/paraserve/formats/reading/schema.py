@@ -47,28 +47,42 @@ class Expected:
 
 ANYTHING = Expected()
 STRING = Expected(frozenset({"string"}))
+TYPED = Expected(frozenset({"object"}), ())
+"""No string, by the value's own markup; the schema says nothing."""
 
 
-def json_value(text: str, expected: Expected) -> str:
-    """The JSON text of a whole value."""
+def typed(known: Expected, fields: Mapping[str, str | None]) -> Expected:
+    """What a value may be whose own markup says what it is: a tag that says no string does not make one of a number
+    that the schema wants as a string."""
+    word = fields.get("type") or {"true": "string", "false": "object", None: None}.get(fields.get("string"))
+    if word is None or (word != "string" and known.types is not None):
+        return known
+    return STRING if word == "string" else TYPED
+
+
+def json_value(text: str, expected: Expected, *, python: bool = True) -> str:
+    """The JSON text of a whole value. ``python``: the family writes Python's words, so that they mean something even
+    where the schema does not ask for what they say."""
     match expected.mode:
         case "string":
             return encode_string(text)
         case "nullable":
-            return "null" if text.strip() in _NULLS else encode_string(text)
+            return "null" if text.strip() in _NULLS[: 1 + python] else encode_string(text)
         case "by_look":
-            return (literal(text) if _BY_LOOK.match(text) else None) or encode_string(text)
+            return (_plain_literal(text, python) if _BY_LOOK.match(text) else None) or encode_string(text)
+    if expected is TYPED:
+        return _plain_literal(text, python) or encode_string(text)
     if expected.members is not None:
         return _member(text, expected.members, expected.types)
     if expected.types == frozenset({"boolean"}) and text.strip().lower() in ("true", "false"):
         return text.strip().lower()
-    return literal(text) or encode_string(text)
+    return literal(text) or _container(text, expected) or encode_string(text)
 
 
-def maybe_literal(text: str, mode: Mode) -> bool:
+def maybe_literal(text: str, mode: Mode, *, python: bool = True) -> bool:
     """Whether a value that begins like this may still be something else than a string."""
     if mode == "nullable":
-        return any(null.startswith(text.strip()) for null in _NULLS)
+        return any(null.startswith(text.strip()) for null in _NULLS[: 1 + python])
     if mode == "by_look":
         head = text.lstrip()
         return _BY_LOOK.match(head) is not None or any(
@@ -80,6 +94,24 @@ def maybe_literal(text: str, mode: Mode) -> bool:
 def literal(text: str) -> str | None:
     """The JSON text of a JSON or Python literal; None when it is neither."""
     return convert(text) or convert(text, PYTHON)
+
+
+def _plain_literal(text: str, python: bool) -> str | None:
+    """The literal that a text is by its look alone. What is no number in JSON is none (a phone number, a code), and
+    Python's words are words where the family does not write them."""
+    return convert(text) or (convert(text, PYTHON) if begins_python(text, python) else None)
+
+
+def begins_python(text: str, python: bool) -> bool:
+    """Whether a text may be a literal of Python by its look: a container, or a word of a family that writes them."""
+    return text.lstrip()[:1] in (tuple("[{(TFN") if python else tuple("[{("))
+
+
+def _container(text: str, expected: Expected) -> str | None:
+    """The array or object that a schema wants of a text whose quotes are escaped."""
+    if not (expected.types or frozenset()) & {"array", "object"} or '\\"' not in text:
+        return None
+    return convert(text.replace('\\"', '"'))
 
 
 def _member(text: str, members: tuple[Any, ...], types: frozenset[str] | None) -> str:

@@ -6,24 +6,27 @@ Everything here is immutable and made once for each format; a parser holds what 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import lru_cache
 from typing import Any
 
 from paraserve.formats.reading.arguments import ArgumentReader, EnvelopeReader, ObjectReader
+from paraserve.formats.reading.elements import ElementsReader
 from paraserve.formats.reading.literals import PYTHON, LiteralReader, bare_dialect
-from paraserve.formats.reading.parameters import ElementsReader, ParameterMarkup, ParametersReader
+from paraserve.formats.reading.parameter_markup import ParameterMarkup, compile_parameters
+from paraserve.formats.reading.parameters import ParametersReader
 from paraserve.formats.reading.patterns import (
     Atom,
     Markers,
     Pattern,
-    any_of,
-    compile_end,
+    any_closer,
     compile_pattern,
     compile_sources,
+    layout,
     literal,
+    one_of,
 )
 from paraserve.formats.spec import (
     Calls,
@@ -39,7 +42,9 @@ from paraserve.formats.spec import (
     QuotedObject,
     Space,
     Text,
+    is_special,
     pieces,
+    units,
 )
 
 _MAX_HEADER = 1024
@@ -62,8 +67,11 @@ class Mode(Enum):
 class Turn:
     """What a marker does that ends one kind of free text: text goes on in a mode, less the separator behind it."""
 
-    mode: Mode
+    mode: Mode | None
+    """None goes on as it is."""
     separator: str = ""
+    stray: bool = False
+    """It opens or closes nothing here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,27 +85,32 @@ class Spelling:
     followings: tuple[Pattern, ...]
     closers: Markers
     """All closing markup of a call and its section, where it is expected: right after the arguments."""
+    enders: Markers
+    """What ends arguments that have not begun: the same, and what begins another call."""
     strong_closers: tuple[str, ...]
     """Those which are also known for closing markup after other text has come between."""
     last_closer: str
+    stray: Pattern | None
+    """A closing tag that closes nothing, between those of the call."""
     entry: Pattern | None
     """A string entry of an envelope behind its arguments (an id), which counts as closing markup."""
     markup: ParameterMarkup | Pattern | None
 
-    def reader(self, schema: Mapping[str, Any]) -> ArgumentReader:
+    def reader(self, schema: Mapping[str, Any], declared: Callable[[str], bool]) -> ArgumentReader:
         match self.calls.arguments:
             case JsonObject():
-                return ObjectReader(self.closers)
+                return ObjectReader(self.enders)
             case JsonEnvelope() as envelope:
                 return EnvelopeReader(envelope, strict=self.calls.bare)
             case Parameters():
                 assert isinstance(self.markup, ParameterMarkup)
-                return ParametersReader(self.markup, schema)
+                return ParametersReader(self.markup, schema, declared)
             case Elements(tag=tag, item=item):
                 assert isinstance(self.markup, Pattern)
                 return ElementsReader(tag, item, self.markup, self.closers, schema)
-            case Keywords():
-                return LiteralReader(PYTHON, keywords=True)
+            case Keywords(quote=quote):
+                dialect = bare_dialect(quote) if quote else PYTHON
+                return LiteralReader(dialect, keywords=True, enders=self.closers if quote else None)
             case QuotedObject(quote=quote):
                 return LiteralReader(bare_dialect(quote))
 
@@ -109,9 +122,11 @@ Probes = tuple[tuple[Spelling | None, Pattern], ...]
 class Marks:
     """The markers of one state, and what each of them does there."""
 
-    def __init__(self, meanings: Mapping[str, Turn | Probes], separators: Mapping[str, str]) -> None:
+    def __init__(
+        self, meanings: Mapping[str, Turn | Probes], separators: Mapping[str, str], may_lack: str = ""
+    ) -> None:
         self.meanings = meanings
-        self.markers = Markers({text: separators.get(text, "") for text in meanings})
+        self.markers = Markers({text: separators.get(text, "") for text in meanings}, may_lack)
 
 
 class Headers:
@@ -156,7 +171,7 @@ def compile_format(format: Format, *, calls: bool) -> Tables:
     if calls and channels:
         spellings = (_channel_spelling(format.calls[0], channels),)
     elif calls:
-        spellings = tuple(_spelling(spelling, index) for index, spelling in enumerate(format.calls))
+        spellings = tuple(_spelling(spelling, index, format) for index, spelling in enumerate(format.calls))
     openers: dict[str, Probes] = {}
     before: dict[str, str] = {}
     for spelling in spellings:
@@ -164,7 +179,7 @@ def compile_format(format: Format, *, calls: bool) -> Tables:
             openers[announces] = (*openers.get(announces, ()), (spelling, pattern))
             before.setdefault(announces, spelling.calls.before)
     bare = openers.pop("", ())
-    meanings = _meanings(format, openers, headers)
+    meanings = _meanings(format, openers, headers, [spelling.calls for spelling in spellings])
     frames = (format.content_open, format.content_close)
     separators = {text.strip(): text[: len(text) - len(text.lstrip())] for text in frames} | before
     separators |= {block.close: block.close_before} if block else {}
@@ -175,6 +190,7 @@ def compile_format(format: Format, *, calls: bool) -> Tables:
             | (closes_reasoning if broke_reasoning else {})
             | meanings[Mode.CONTENT],
             separators,
+            format.may_lack,
         )
         for spelling in spellings
         for broke_reasoning in (False, True)
@@ -182,7 +198,7 @@ def compile_format(format: Format, *, calls: bool) -> Tables:
     first = ((None, headers.first),) if headers and headers.first else ()
     return Tables(
         spellings,
-        marks={mode: Marks(meanings[mode], separators) for mode in Mode},
+        marks={mode: Marks(meanings[mode], separators, format.may_lack) for mode in Mode},
         after_call=after_call,
         unannounced={Mode.HEAD: (*bare, *first), Mode.CONTENT: bare, Mode.REASONING: ()},
         headers=headers,
@@ -190,7 +206,7 @@ def compile_format(format: Format, *, calls: bool) -> Tables:
 
 
 def _meanings(
-    format: Format, openers: Mapping[str, Probes], headers: Headers | None
+    format: Format, openers: Mapping[str, Probes], headers: Headers | None, read: Sequence[Calls]
 ) -> dict[Mode, dict[str, Turn | Probes]]:
     shared: dict[str, Turn | Probes] = {}
     if format.channels and headers:
@@ -201,11 +217,21 @@ def _meanings(
     shared |= openers
     content = shared | {text.strip(): Turn(Mode.CONTENT, text[len(text.rstrip()) :]) for text in frames}
     block = format.reasoning
+    strays = {text for calls in read for text in (*units(calls.close), *units(calls.section_close))}
+    strays = {text for text in strays if is_special(text) and text not in content}
+    dropped: dict[str, Turn | Probes] = dict.fromkeys(strays, Turn(None, stray=True))
     if block is None:
-        return dict.fromkeys(Mode, content)
+        return dict.fromkeys(Mode, dropped | content)
     opening = {block.open: Turn(Mode.REASONING, block.open_after)}
     closing = {block.close: Turn(Mode.CONTENT, block.close_after)}
-    return {Mode.HEAD: content | opening | closing, Mode.REASONING: shared | closing, Mode.CONTENT: content}
+    head = dropped | content | opening | closing
+    again = {block.open: Turn(Mode.REASONING, stray=True)} if is_special(block.open) else {}
+    late = {marker: replace(turn, stray=True) for marker, turn in (opening | closing).items() if is_special(marker)}
+    return {
+        Mode.HEAD: head,
+        Mode.REASONING: dropped | content | again | closing,
+        Mode.CONTENT: dropped | content | late,
+    }
 
 
 def _header(channels: Channels, opens: Sequence[str]) -> Pattern:
@@ -220,20 +246,23 @@ def _header(channels: Channels, opens: Sequence[str]) -> Pattern:
 
 
 def _channel_spelling(calls: Calls, channels: Channels) -> Spelling:
-    return Spelling(calls, 0, (), (), Markers(channels.closes), (), channels.closes[-1], None, None)
+    closers, enders = Markers(channels.closes), Markers((*channels.closes, *channels.opens))
+    return Spelling(calls, 0, (), (), closers, enders, (), channels.closes[-1], None, None, None)
 
 
-def _spelling(calls: Calls, index: int) -> Spelling:
-    closing = _texts(calls.close)
-    section = _texts(calls.section_close)
+def _spelling(calls: Calls, index: int, format: Format) -> Spelling:
+    closing = units(calls.close)
+    section = units(calls.section_close)
     envelope = isinstance(calls.arguments, JsonEnvelope)
     closers = (*closing, *section, *calls.also_closes, *(("}",) if envelope else ()))
     opening = pieces(calls.open)
-    ahead, markup = _ahead(calls, tuple(dict.fromkeys(closers)))
-    openings = [(_announces(s), compile_pattern(s, ahead)) for s in _entries(calls)]
+    ahead = _ahead(calls)
+    openings = [(_announces(entry), compile_pattern(pieces(entry), ahead)) for entry in _entries(calls)]
     followings: list[Pattern] = []
-    if not _announces(opening):
-        separator = tuple(p for p in pieces(calls.between) if isinstance(p, Text))
+    if envelope:
+        opening = pieces(calls.open) if not _announces(calls.open) else ()  # more of them in one block
+    if envelope or not _announces(calls.open):
+        separator = tuple(p for p in pieces(calls.between) if isinstance(p, Text)) or (Text(","),) * envelope
         followings = [compile_pattern((*separator, Space(""), *opening), ahead), compile_pattern(opening, ahead)]
     return Spelling(
         calls,
@@ -241,48 +270,87 @@ def _spelling(calls: Calls, index: int) -> Spelling:
         tuple(openings),
         tuple(followings),
         Markers(_indivisible(closers)),
+        Markers(_indivisible((*closers, *units(calls.section_open)[:1], *units(calls.open)[:1]))),
         tuple(text for text in dict.fromkeys(closers) if _is_strong(text)),
         (section or closing or ("",))[-1],
+        _stray(closers),
         compile_pattern(_ENVELOPE_ENTRY) if envelope else None,
-        markup,
+        _markup(calls, format),
     )
 
 
-def _entries(calls: Calls) -> Iterator[tuple[Piece, ...]]:
+def _stray(closers: Sequence[str]) -> Pattern | None:
+    tags = [text for text in closers if text.startswith("</")]
+
+    def source(atom: Atom) -> str:
+        ahead = one_of(literal(text, atom) for text in tags)
+        return f"(?!{one_of(map(re.escape, tags))}){any_closer(atom)}(?={layout}{ahead})"
+
+    return compile_sources(source) if tags else None
+
+
+def _entries(calls: Calls) -> Iterator[str]:
     """How a first call may begin: with its section, or (where it announces itself) without."""
-    opening = pieces(calls.open)
     if calls.section_open:
-        yield (*pieces(calls.section_open), Space(""), *opening)
-    if not calls.section_open or (_announces(opening) and _announces(pieces(calls.section_open))):
-        yield opening
+        yield calls.section_open + calls.open
+    if not calls.section_open or (_announces(calls.open) and _announces(calls.section_open)):
+        yield calls.open
 
 
-def _ahead(
-    calls: Calls, closers: Sequence[str]
-) -> tuple[tuple[tuple[Piece, ...], ...], ParameterMarkup | Pattern | None]:
-    """What must follow a call's header for it to be one, and the compiled markup of its arguments."""
-    ends = tuple((Text(text),) for text in closers)
+def _ahead(calls: Calls) -> tuple[tuple[Piece, ...], ...]:
+    """What must follow a call's header for it to be one."""
+    ends = tuple((Text(text),) for text in dict.fromkeys(_closing(calls)))
     match calls.arguments:
-        case JsonObject():
-            return (), None
-        case JsonEnvelope() | QuotedObject():
-            return ((Text("{"),),), None
+        case JsonObject(braced=False):
+            return ()
+        case JsonObject() | JsonEnvelope() | QuotedObject():
+            return ((Text("{"),),)
+        case Keywords(quote=quote) if quote:
+            keyed = calls.close.startswith(")")  # what goes before is a name for sure
+            return (*ends, *(((Field("name"), Text(mark)) for mark in ":=") if keyed else ()))
         case Keywords():
-            return ((Field("name"), Text("=")), (Text(")"),)), None
+            return (Field("name"), Text("=")), (Text(")"),)
         case Elements(tag=tag):
-            opening = compile_pattern((Text(f"{tag}<"), Field("key"), Text(">")))
-            return (*ends, (Text(f"{tag}<"),)), opening
-        case Parameters(open=opens, close=closes):
-            lead = opens[len(opens.rstrip()) :]
-            trail = closes[: len(closes) - len(closes.lstrip())]
-            parameter = pieces(opens.rstrip())
-            close = closes.strip()
-            forgotten = (*_texts(calls.section_open)[:1], *_texts(calls.open)[:1])  # the closing markup
-            enders = tuple(dict.fromkeys((*closers, *forgotten)))
-            end = compile_end(trail, close, (*((Text(text),) for text in enders), parameter))
-            opening = compile_pattern(parameter)
-            markup = ParameterMarkup(opening, lead, close, end, any_of({*trail, close[0]}), Markers(enders))
-            return (*ends, parameter), markup
+            return (*ends, (Text(f"{tag}<"),))
+        case Parameters(open=opens, also_opens=others):
+            openers = [pieces(text.rstrip()) for text in (opens, *others)]
+            named_first = [opener for opener in openers if isinstance(opener[0], Field)]
+            if calls.glued:
+                return tuple(named_first)
+            return (*ends, *(opener for opener in openers if opener not in named_first))
+
+
+def _closing(calls: Calls) -> tuple[str, ...]:
+    return (*units(calls.close), *units(calls.section_close), *calls.also_closes)
+
+
+def _markup(calls: Calls, format: Format) -> ParameterMarkup | Pattern | None:
+    """The compiled markup of arguments that are written as one element each."""
+    match calls.arguments:
+        case Elements(tag=tag):
+            return compile_pattern((Text(f"{tag}<"), Field("key"), Text(">")))
+        case Parameters() as parameters:
+            alike = [other for other in format.calls if isinstance(other.arguments, Parameters) and not other.glued]
+            forgotten = (*units(calls.section_open)[:1], *units(calls.open)[:1])  # the closing markup
+            quoting = dict.fromkeys(
+                text for other in alike for text in (*units(other.section_open)[:1], *units(other.open)[:1])
+            )
+            headers = [
+                (*pieces(entry), Space(""), *begin)
+                for other in alike
+                for entry in _entries(other)
+                for begin in _ahead(other)
+            ]
+            return compile_parameters(
+                parameters,
+                closing=(*units(calls.close), *units(calls.section_close), *units(format.end)),
+                enders=tuple(dict.fromkeys((*_closing(calls), *forgotten))),
+                headers=headers,
+                quoting=_indivisible(tuple(quoting)),
+                before_closing=calls.close[: len(calls.close) - len(calls.close.lstrip())],
+            )
+        case _:
+            return None
 
 
 def _indivisible(closers: Sequence[str]) -> tuple[str, ...]:
@@ -295,14 +363,10 @@ def _indivisible(closers: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _texts(template: str) -> tuple[str, ...]:
-    return tuple(piece.text for piece in pieces(template) if isinstance(piece, Text))
-
-
-def _announces(sequence: Sequence[Piece]) -> str:
-    """The literal that announces a call; empty when the sequence begins with something that prose may hold."""
-    first = sequence[0] if sequence else None
-    return first.text if isinstance(first, Text) and _is_strong(first.text) else ""
+def _announces(template: str) -> str:
+    """The literal that announces a call; empty where the template begins with something that prose may hold."""
+    first = units(template)[:1]
+    return first[0] if first and template.startswith(first) and _is_strong(first[0]) else ""
 
 
 def _is_strong(text: str) -> bool:
