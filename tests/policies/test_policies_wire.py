@@ -249,7 +249,7 @@ RULES = {
     ),
     "force auto: a form that no API here knows": Rule(
         FORCE,
-        {"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "tools": []}},
+        {"tools": TOOLS, "tool_choice": {"type": "any"}},
         refused(400, "tool_choice.type"),
         free,
         "force-tool-choice-auto",

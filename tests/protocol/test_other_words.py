@@ -9,6 +9,7 @@ import pytest
 from paraserve.protocol.chat import decode_chat
 from paraserve.protocol.completions import decode_completion
 from paraserve.protocol.errors import RequestError
+from paraserve.protocol.tools import narrowed
 
 TOOLS = [{"type": "function", "function": {"name": name}} for name in ("read", "write", "list")]
 
@@ -62,12 +63,6 @@ def test_several_fractions_and_nested_ones_are_read_and_real_ones_refused() -> N
         ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role", ("system", "user", "tool")),
         ({"tools": [*TOOLS, {"type": "web_search"}]}, "tools[3].type", ("function",)),
         ({"tools": [{"type": "custom", "custom": {"name": "a"}}]}, "tools[0].type", ("function",)),
-        ({"tools": TOOLS, "tool_choice": {"type": "any"}}, "tool_choice.type", ("function", "allowed_tools")),
-        (
-            {"tools": TOOLS, "tool_choice": allowed("maybe", "read")},
-            "tool_choice.allowed_tools.mode",
-            ("auto", "required"),
-        ),
     ],
 )
 def test_a_refused_word_comes_with_the_words_that_are_right(
@@ -80,14 +75,25 @@ def test_a_refused_word_comes_with_the_words_that_are_right(
 
 @pytest.mark.parametrize("mode", ["auto", "required"])
 def test_allowed_tools_leaves_those_in_their_order(mode: str) -> None:
-    request = decode(tools=TOOLS, tool_choice=allowed(mode, "list", "read"))
-    assert [tool["function"]["name"] for tool in request.tools] == ["read", "list"]
-    assert request.tool_choice == mode
+    tools, choice = narrowed(TOOLS, allowed(mode, "list", "read"))
+    assert [tool["function"]["name"] for tool in tools or ()] == ["read", "list"]
+    assert choice == mode
+    assert narrowed(TOOLS, allowed(mode)) == ([], "none")
 
 
-def test_allowed_tools_must_be_declared() -> None:
-    assert refused(tools=TOOLS, tool_choice=allowed("auto", "read", "none_such")).param == "tool_choice"
-    assert decode(tools=TOOLS, tool_choice=allowed("auto")).tool_choice == "none"
+@pytest.mark.parametrize(
+    ("choice", "param", "words"),
+    [
+        (allowed("auto", "read", "none_such"), "tool_choice", ""),
+        (allowed("maybe", "read"), "tool_choice.allowed_tools.mode", "must be one of auto, required"),
+        ({"type": "any"}, "tool_choice.type", "must be one of function, allowed_tools"),
+    ],
+)
+def test_a_choice_that_cannot_be_kept_is_refused_with_what_is_right(choice: Any, param: str, words: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        narrowed(TOOLS, choice)
+    assert caught.value.param == param
+    assert words in caught.value.message
 
 
 @pytest.mark.parametrize("effort", ["default", "auto"])

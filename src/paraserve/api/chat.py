@@ -21,7 +21,7 @@ from paraserve.prompt.chat import PreparedPrompt
 from paraserve.protocol.chat import ChatCompletionRequest, decode_chat
 from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError, field_error
-from paraserve.protocol.tools import CHOICE_WORDS, declared_functions, tool_choice_in_force
+from paraserve.protocol.tools import CHOICE_WORDS, declared_functions, narrowed, tool_choice_in_force
 
 
 class ChatTurn(Turn[ChatCompletionRequest]):
@@ -35,6 +35,7 @@ class ChatTurn(Turn[ChatCompletionRequest]):
     ) -> None:
         super().__init__(http, sent, body, generates=generates)
         with self.attributed():
+            self._keep_allowed_tools()
             functions = declared_functions(self.request.tools, self.request.messages)
             self.choice = tool_choice_in_force(self.request.tool_choice, functions)
         if self.choice != "none":
@@ -42,6 +43,11 @@ class ChatTurn(Turn[ChatCompletionRequest]):
             always, asked = strictness == "always", strictness == "requested"
             self.tools = [ToolSpec(f.name, f.parameters or {}, always or (asked and bool(f.strict))) for f in functions]
         self.parallel_calls = self.request.parallel_tool_calls is not False
+
+    def _keep_allowed_tools(self) -> None:
+        tools, choice = narrowed(self.request.tools, self.request.tool_choice)
+        if tools is not self.request.tools:
+            self.request = msgspec.structs.replace(self.request, tools=tools, tool_choice=choice)
 
     @classmethod
     def read(cls, http: Request, body: bytes) -> Self:

@@ -28,7 +28,8 @@ def required_as_auto(request: ChatCompletionRequest, context: PolicyContext) -> 
 
 def named_as_auto(request: ChatCompletionRequest, context: PolicyContext) -> ChatCompletionRequest:
     """A named tool becomes ``auto``."""
-    return _auto(request) if isinstance(request.tool_choice, dict) else request
+    choice = request.tool_choice
+    return _auto(request) if isinstance(choice, dict) and choice.get("type") != "allowed_tools" else request
 
 
 FORCE_AUTO = Policy(

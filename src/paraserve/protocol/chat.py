@@ -11,7 +11,7 @@ from paraserve.protocol.body import decode_body
 from paraserve.protocol.errors import field_error
 from paraserve.protocol.messages import Message, check_messages
 from paraserve.protocol.sampling import SamplingFields, check_sampling
-from paraserve.protocol.tools import Tool, ToolChoice, declared_functions, narrowed
+from paraserve.protocol.tools import Tool, ToolChoice, declared_functions
 from paraserve.protocol.usage import UsageInfo
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max", "default", "auto"]
@@ -115,8 +115,8 @@ def check_chat(request: ChatRequest) -> ChatRequest:
 
 
 def _in_our_words(request: ChatRequest) -> ChatRequest:
-    """What other APIs and their clients say in other words, in ours: `reasoning`, words and numbers that leave a thing
-    to the server, and the tools that may be called out of those that are declared."""
+    """What other APIs and their clients say in other words, in ours: `reasoning`, and words and numbers that leave a
+    thing to the server."""
     said: dict[str, Any] = {}
     effort = request.reasoning_effort
     wish = request.reasoning
@@ -130,9 +130,6 @@ def _in_our_words(request: ChatRequest) -> ChatRequest:
     if effort != request.reasoning_effort:
         said["reasoning_effort"] = effort
     said |= {name: None for name in ("max_tokens", "max_completion_tokens") if getattr(request, name) == -1}
-    tools, choice = narrowed(request.tools, request.tool_choice)
-    if tools is not request.tools:
-        said |= {"tools": tools, "tool_choice": choice}
     return msgspec.structs.replace(request, **said) if said else request
 
 
