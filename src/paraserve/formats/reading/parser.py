@@ -109,8 +109,8 @@ class OutputParser(ReplyParser):
         return self._delta(text) if self._plain is not None and text and not self._plain(text) else None
 
     def feed(self, text: str) -> list[FormatEvent]:
-        if (event := self.plain(text)) is not None:
-            return [event]
+        if self._plain is not None and text and not self._plain(text) and (event := self._delta(text)) is not None:
+            return [event]  # as `plain` says, without a call
         self._window.text += text
         while _STEPS[self._place](self):
             pass

@@ -183,6 +183,7 @@ def compile_format(format: Format, *, calls: bool) -> Tables:
     frames = (format.content_open, format.content_close)
     separators = {text.strip(): text[: len(text) - len(text.lstrip())] for text in frames} | before
     separators |= {block.close: block.close_before} if block else {}
+    unclosed = {text: before for text, before in separators.items() if not block or text != block.close}
     closes_reasoning = {block.close: Turn(Mode.CONTENT, block.close_after)} if block and not channels else {}
     after_call = {
         (spelling.index, broke_reasoning): Marks(
@@ -198,7 +199,10 @@ def compile_format(format: Format, *, calls: bool) -> Tables:
     first = ((None, headers.first),) if headers and headers.first else ()
     return Tables(
         spellings,
-        marks={mode: Marks(meanings[mode], separators, format.may_lack) for mode in Mode},
+        marks={
+            mode: Marks(meanings[mode], unclosed if mode is Mode.CONTENT else separators, format.may_lack)
+            for mode in Mode
+        },
         after_call=after_call,
         unannounced={Mode.HEAD: (*bare, *first), Mode.CONTENT: bare, Mode.REASONING: ()},
         headers=headers,
