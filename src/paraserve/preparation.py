@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 SMALL_BODY = 8 * 2**10
 """Bytes, unpacked. Up to this size a request is prepared on the event loop: about a millisecond."""
+BYTES_OF_A_CHOICE = 512
+"""As much as so many bytes of body a further choice costs to prepare."""
 LARGE_BODY = 2**20
 """Bytes, unpacked. What was taken for one of this size, or beyond, is worth to be given back to the system at once."""
 MAX_THREADS = 4

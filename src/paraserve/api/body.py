@@ -73,6 +73,8 @@ async def read_body(request: Request) -> bytes:
 class _Held:
     """A body as far as it has come."""
 
+    __slots__ = ("_chunks", "_contents", "_limit", "_request", "_room", "_size", "_taken", "_until")
+
     def __init__(self, request: Request, limit: int) -> None:
         self._request = request
         self._limit = limit
@@ -81,7 +83,7 @@ class _Held:
         self._chunks: list[bytes] = []
         self._size = 0
         self._taken = 0
-        self._contents = Contents()
+        self._contents: Contents | None = None
 
     @property
     def more_than_free(self) -> bool:
@@ -91,7 +93,8 @@ class _Held:
         self._size += len(chunk)
         if self._size > self._limit:
             raise _too_large(self._limit)
-        if self.more_than_free:
+        if self._size > FREE_BYTES:
+            self._contents = self._contents or Contents()
             self._room.take(party_of(self._request.scope), len(chunk))
             self._taken += len(chunk)
             self._contents.add(chunk)

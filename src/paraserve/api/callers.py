@@ -9,7 +9,7 @@ becomes this server's own by an address that is played into its name (DNS rebind
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -34,31 +34,30 @@ class KnownCallers:
         self._app = app
         self._names = {name.lower() for name in names}
         self._origins = {origin.lower() for origin in origins}
-        self._known: str | None = None
+        self._known: bytes | None = None
         """The last ``Host`` that passed: most requests have the same."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         error = self._refusal(scope) if scope["type"] == "http" else None
-        if error is None:
-            await self._app(scope, receive, send)
-        else:
-            await ErrorResponse(scope, error)(scope, receive, send)
+        answer = self._app if error is None else ErrorResponse(scope, error)
+        return answer(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> RequestError | None:
-        host, origin = "", None
+        sent, origin = b"", None
         for name, value in scope["headers"]:
             if name == b"host":
-                host = value.decode("latin-1").lower()
+                sent = value
             elif name == b"origin":
                 origin = value.decode("latin-1").lower()
-        if host != self._known:
+        host = sent.decode("latin-1").lower()
+        if sent != self._known:
             if not self._is_known(name_of(host)):
                 return _refused(
                     f"This server asks for no key and does not answer to the name {name_of(host)[:_SHOWN]!r}, which a "
                     "web page may have made up: start it with --allowed-hosts NAME, or with --api-key.",
                     ErrorCode.UNKNOWN_HOST,
                 )
-            self._known = host
+            self._known = sent
         if origin is not None and scope["method"] == "POST" and not self._is_ours(origin, host):
             return _refused(
                 "This server asks for no key and takes no requests of other pages: start it with --allowed-origins "

@@ -39,6 +39,7 @@ from paraserve.generation.run import EngineRun, run_reply
 from paraserve.generation.sampling import resolve_sampling
 from paraserve.generation.thinking_budget import ThinkingBudget
 from paraserve.policies.base import Endpoint
+from paraserve.preparation import BYTES_OF_A_CHOICE, SMALL_BODY
 from paraserve.prompt.chat import PreparedPrompt
 from paraserve.prompt.errors import PromptError
 from paraserve.protocol.chat import ChatCompletionRequest
@@ -50,9 +51,6 @@ from paraserve.protocol.unserved import check_served
 NORMALIZATIONS_HEADER = "x-paraserve-normalizations"
 
 T = TypeVar("T")
-BYTES_OF_A_CHOICE = 512
-"""As much as so many bytes of body a further choice costs to prepare."""
-
 Asked = TypeVar("Asked", bound=ChatCompletionRequest | CompletionRequest)
 
 
@@ -104,6 +102,8 @@ class Turn(ABC, Generic[Asked]):
         applied, self.ledger = in_force.apply(sent)
         self.request: Asked = applied
         self.id = reply_id(self.id_prefix)
+        self._size = len(body) + BYTES_OF_A_CHOICE * (self.choices - 1)
+        self.small = self._size <= SMALL_BODY
 
     # What an endpoint says.
 
@@ -139,18 +139,20 @@ class Turn(ABC, Generic[Asked]):
     async def respond(cls, http: Request) -> ASGIApp:
         """The endpoint."""
         body = await read_body(http)
-        turn = await prepared(http, len(body), partial(cls.read, http, body))
+        read = partial(cls.read, http, body)
+        turn = read() if len(body) <= SMALL_BODY else await prepared(http, len(body), read)
         with turn.attributed():
             return await turn.reply()
 
     async def reply(self) -> ASGIApp:
         """The response. Raises what any step raises."""
         prompts = await self.prompts()
-        samplings = await self.prepared(lambda: [self.sampling(prompt) for prompt in prompts])
+        settle: partial[list[Sampling]] = partial(list, map(self.sampling, prompts))
+        samplings = settle() if self.small else await self.prepared(settle)
         constraints = [await self.constraint(prompt) for prompt in prompts]
         budgets = [await self.thinking_budget(prompt) for prompt in prompts]
         sampled = list(zip(prompts, samplings, constraints, budgets, strict=True))
-        runs = await self.prepared(partial(self.runs, sampled))
+        runs = self.runs(sampled) if self.small else await self.prepared(partial(self.runs, sampled))
         shape = self.shape(prompts, len(runs))
         self.ledger.log(self.id)
         self.notes = (*self.notes, *prompts[0].normalizations, *self._unused(sampled[0][1]))
@@ -162,7 +164,7 @@ class Turn(ABC, Generic[Asked]):
 
     async def prepared(self, work: Callable[[], T]) -> T:
         """The result of a step, off the event loop where the request is not small: its body, or what it asks for."""
-        return await prepared(self.http, len(self.body) + BYTES_OF_A_CHOICE * (self.choices - 1), work)
+        return work() if self.small else await prepared(self.http, self._size, work)
 
     @property
     def choices(self) -> int:
