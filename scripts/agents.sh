@@ -1,8 +1,8 @@
 #!/bin/sh
 # Agents' own clients of /v1/messages and /v1/responses against a model that is played (examples/agents/): the loop of a
 # tool call to its answer, in three models' forms. Each client is installed into an environment of its own under
-# ${AGENTS_DIR:-a temporary directory}, never into the development one. Exit code 75: a client could not be installed, so
-# nothing was run.
+# ${AGENTS_DIR:-a temporary directory}, never into the development one. Exit code 75: a client could not be installed,
+# so nothing was run.
 set -eu
 cd -- "$(dirname -- "$0")/.."
 . scripts/bootstrap.sh
@@ -38,8 +38,8 @@ model=$("$venv_python" -c 'from paraserve.engines.llama_cpp.embedded import defa
 start() {
     : >"$home/$1.log"
     "$venv_python" -m paraserve serve --port 0 --engine scripted --engine-script "$home/$1.json" --model-path "$model" \
-        --served-model-name scripted --context-length 131072 --chat-template "$home/chat.jinja" --chat-template-kwargs "$4" \
-        --tool-call-parser "$2" --reasoning-parser "$3" 2>"$home/$1.log" &
+        --served-model-name scripted --chat-template "$home/chat.jinja" --chat-template-kwargs "$4" \
+        --tool-call-parser "$2" --reasoning-parser "$3" --response-store "$home/responses.db" 2>"$home/$1.log" &
     server=$!
     servers="$servers $server"
     for _ in $(seq 1 120); do
@@ -65,7 +65,7 @@ for client in ${AGENTS_CLIENTS:-anthropic_sdk openai_sdk openai_agents framework
     say "$client.py"
     timeout 120 "$home/venv/bin/python" "examples/agents/$client.py"
 done
-for client in ${AGENTS_CLIENTS:-anthropic_sdk openai_sdk openai_agents ai_sdk}; do
+for client in ${AGENTS_CLIENTS:-anthropic_sdk openai_sdk openai_agents ai_sdk command_line}; do
     say "$client.mjs"
     (cd "$home" && timeout 120 node "$client.mjs")
 done

@@ -40,10 +40,11 @@ const streamed = async (model, options) => {
 
 const object = async (model) => {
   const output = Output.object({ schema: z.object({ word: z.string() }) });
-  assert.deepEqual((await generateText({ model, prompt: "Say the word as JSON.", output })).output, { word: "heron-4711" });
+  const { output: word } = await generateText({ model, prompt: "Say the word as JSON.", output });
+  assert.deepEqual(word, { word: "heron-4711" });
 };
 
-// OpenAI's provider shows reasoning only as the summary that is asked for, and asks none of a model that it does not know.
+// OpenAI's provider shows reasoning only as the summary that is asked for, and asks none of a model that is not known.
 const summary = { reasoningSummary: "auto", forceReasoning: true };
 const shown = { providerOptions: { openai: summary } };
 const stateless = { providerOptions: { openai: { ...summary, store: false } } };

@@ -1,7 +1,7 @@
 // Codex, and opencode with both of its providers: the programs, each with a home of its own.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { play, thought } from "./task.mjs";
@@ -9,18 +9,21 @@ import { play, thought } from "./task.mjs";
 const programs = join(import.meta.dirname, "node_modules", ".bin");
 
 // A new directory with `files`, for one run of a program.
-function home(files) {
-  const directory = mkdtempSync(join(import.meta.dirname, "home-"));
+function home(program, files) {
+  const directory = join(import.meta.dirname, program);
+  rmSync(directory, { recursive: true, force: true });
+  mkdirSync(directory);
   for (const [name, text] of Object.entries(files)) writeFileSync(join(directory, name), text);
   return directory;
 }
 
+// What it prints, a line of JSON for each event.
 async function run(directory, program, args, environment) {
   const env = { PATH: process.env.PATH, HOME: directory, NO_COLOR: "1", KEY: "none", ...environment };
   const running = promisify(execFile)(join(programs, program), args, { cwd: directory, env, timeout: 60_000 });
   running.child.stdin.end();
   try {
-    return await running;
+    return (await running).stdout.trim().split("\n").map((line) => JSON.parse(line));
   } catch (error) {
     error.message += `\n${error.stdout}\n${error.stderr}`;
     throw error;
@@ -36,32 +39,38 @@ base_url = "${url}/v1"
 env_key = "KEY"
 wire_api = "responses"
 `;
-  const directory = home({ "config.toml": config, "otter.txt": "otter-17\n" });
+  const directory = home("codex", { "config.toml": config, "otter.txt": "otter-17\n" });
   const flags = ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "--json"];
   const task = "Copy the word in otter.txt to copy.txt, in capitals.";
-  const { stdout } = await run(directory, "codex", [...flags, task], { CODEX_HOME: directory });
-  const items = stdout.trim().split("\n").map((line) => JSON.parse(line));
-  const done = items.filter(({ type }) => type === "item.completed").map(({ item }) => item);
+  const events = await run(directory, "codex", [...flags, task], { CODEX_HOME: directory });
+  const done = events.filter(({ type }) => type === "item.completed").map(({ item }) => item);
   const of = (type) => done.filter((item) => item.type === type);
   assert.equal(readFileSync(join(directory, "copy.txt"), "utf8"), "OTTER-17\n");
-  assert.deepEqual(of("agent_message").map(({ text }) => text), ["It is OTTER-17."], stdout);
-  assert.deepEqual(of("command_execution").map((item) => item.exit_code), [0, 0], stdout);
-  rmSync(directory, { recursive: true });
+  assert.deepEqual(of("agent_message").map(({ text }) => text), ["It is OTTER-17."]);
+  assert.deepEqual(of("command_execution").map((item) => item.exit_code), [0, 0]);
 }
 
-const opencode = (npm) => async (url) => {
+const opencode = (npm, shown = {}) => async (url) => {
   const options = { baseURL: `${url}/v1`, apiKey: "none" };
-  const provider = { paraserve: { npm, options, models: { scripted: {} } } };
-  const directory = home({ "opencode.json": JSON.stringify({ provider }), "plover.txt": "plover-29\n" });
-  const args = ["run", "--format", "json", "--thinking", "--model", "paraserve/scripted", "Which word is in plover.txt?"];
-  const { stdout } = await run(directory, "opencode", args, {});
-  const parts = stdout.trim().split("\n").map((line) => JSON.parse(line).part);
-  console.log(JSON.stringify(parts, null, 1), thought);
-  rmSync(directory, { recursive: true });
+  const provider = { paraserve: { npm, options, models: { scripted: { options: shown } } } };
+  const directory = home("opencode", { "opencode.json": JSON.stringify({ provider }), "plover.txt": "plover-29\n" });
+  const flags = ["run", "--format", "json", "--thinking", "--model", "paraserve/scripted"];
+  const events = await run(directory, "opencode", [...flags, "Which word is in plover.txt?"], {});
+  const of = (type) => events.map(({ part }) => part).filter((part) => part?.type === type);
+  assert.deepEqual(of("text").map(({ text }) => text), ["It is plover-29, as I thought."]);
+  assert.deepEqual(of("reasoning").map(({ text }) => text), [thought, thought]);
+  assert.deepEqual(of("tool").map(({ tool, state }) => [tool, state.status, state.input]), [
+    ["read", "completed", { filePath: join(directory, "plover.txt") }],
+  ]);
 };
 
-await play({
-  codex,
+// OpenAI's provider shows reasoning only as the summary that is asked for, and asks none of a model that is not known.
+const summary = { reasoningSummary: "auto", forceReasoning: true };
+
+await play({ codex });
+// It takes ten seconds to start: only the form whose call ids clients respell.
+const both = {
   "opencode messages": opencode("@ai-sdk/anthropic"),
-  "opencode responses": opencode("@ai-sdk/openai"),
-});
+  "opencode responses": opencode("@ai-sdk/openai", summary),
+};
+await play(both, "kimi_k2");

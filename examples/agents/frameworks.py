@@ -19,6 +19,8 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from task import QUESTION, REMEMBERING, SCHEMA, THOUGHT, File, play
 
+litellm.suppress_debug_info = True
+
 
 class Word(BaseModel):
     word: str
@@ -70,7 +72,8 @@ async def pydantic_ai_loop(model: Model) -> None:
         assert len(thoughts) == 2, messages
         assert isinstance(model, OpenAIResponsesModel) or all(part.content == THOUGHT for part in thoughts), messages
         file.was_read_once()
-    assert (await Agent(model, output_type=Word).run("Say the word as JSON.")).output
+    teller = Agent(model, output_type=Word)
+    assert (await teller.run("Say the word as JSON.")).output == Word(word="heron-4711")
 
 
 async def pydantic_ai_anthropic(url: str) -> None:

@@ -23,6 +23,13 @@ async def run(url: str) -> None:
     file.was_read_once()
 
 
+async def previous_response_id(url: str) -> None:
+    file = File()
+    result = await Runner.run(reader(url, file), QUESTION, auto_previous_response_id=True)
+    assert result.final_output == REMEMBERING, result.final_output
+    file.was_read_once()
+
+
 async def stream(url: str) -> None:
     file = File()
     result = Runner.run_streamed(reader(url, file), QUESTION)
@@ -38,4 +45,4 @@ async def typed(url: str) -> None:
     assert (await Runner.run(teller, "Say the word as JSON.")).final_output == Word(word="heron-4711")
 
 
-play(run, stream, typed)
+play(run, previous_response_id, stream, typed)

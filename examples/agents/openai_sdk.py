@@ -54,6 +54,17 @@ def stream(url: str) -> None:
     loop(turn)
 
 
+def previous_response_id(url: str) -> None:
+    """The server keeps the history, thought included."""
+    asked: Any = {"model": "scripted", "tools": [DECLARED]}
+    first = client(url).responses.create(**asked, input=QUESTION)
+    (call,) = (item for item in first.output if item.type == "function_call")
+    output: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "heron-4711"}
+    second = client(url).responses.create(**asked, input=[output], previous_response_id=first.id)
+    assert second.output_text == REMEMBERING
+    assert client(url).responses.retrieve(second.id).output_text == REMEMBERING
+
+
 def parse(url: str) -> None:
     parsed = client(url).responses.parse(model="scripted", input="Say the word as JSON.", text_format=Word)
     assert parsed.output_parsed == Word(word="heron-4711")
@@ -66,4 +77,4 @@ def input_tokens(url: str) -> None:
     assert client(url).responses.input_tokens.count(**asked).input_tokens == usage.input_tokens
 
 
-play(create, stream, parse, input_tokens)
+play(create, stream, previous_response_id, parse, input_tokens)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 THOUGHT = "I have to read the file first."
+# The tools' names alone: the vocabulary's model reads 8192 tokens, and what agents declare is longer than that.
 TEMPLATE = """\
 {%- for m in messages -%}
 <|im_start|>{{ m.role }}{{ ' ' + m.tool_call_id if ids and m.role == 'tool' else '' }}
@@ -21,8 +22,7 @@ TEMPLATE = """\
 {%- endfor -%}
 <|im_end|>
 {% endfor -%}
-{%- if tools %}{{ tools | tojson }}
-{% endif -%}
+{%- for tool in tools or [] %}[{{ tool.function.name }}]{% endfor -%}
 {%- if add_generation_prompt %}<|im_start|>assistant
 {% endif -%}
 """
@@ -53,13 +53,20 @@ def replies(form: str, directory: Path) -> list[dict[str, object]]:
         said = f"<think>{THOUGHT}</think>[{call_id} {name} {json.dumps(arguments)}]<|im_end|>\n"
         return said + f"<|im_start|>tool{' ' + call_id if call_id else ''}\n"
 
-    plover = str(directory / "plover.txt")
+    plover = str(directory / "opencode" / "plover.txt")
+    copying = "tr a-z A-Z <otter.txt >copy.txt && cat copy.txt"
     return [
         # opencode asks for a title beside.
         says("You are a title generator", "A word"),
         # Codex: read, then write.
         says("OTTER-17", "It is OTTER-17."),
-        calls("otter-17", "exec_command", 1, cmd="tr a-z A-Z <otter.txt >copy.txt && cat copy.txt"),
+        calls(
+            first_turn("exec_command", cmd="cat otter.txt"),
+            "exec_command",
+            1,
+            cmd=copying,
+        ),
+        says("otter-17", "It is otter-17."),
         calls("otter.txt", "exec_command", cmd="cat otter.txt"),
         # opencode: its own tool.
         says(first_turn("read", filePath=plover), "It is plover-29, as I thought."),
@@ -77,11 +84,9 @@ def replies(form: str, directory: Path) -> list[dict[str, object]]:
 def main() -> None:
     directory = Path(sys.argv[1])
     (directory / "chat.jinja").write_text(TEMPLATE)
-    (directory / "plover.txt").write_text("plover-29\n")
     for form in ("qwen3", "kimi_k2", "glm"):
         script = {
             "model": "scripted",
-            "context_length": 131072,
             "constraints": ["json_schema", "json_object", "regex", "ebnf", "structural_tag"],
             "replies": replies(form, directory),
         }

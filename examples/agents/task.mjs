@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 
 export const question = "Which word is in heron.txt?";
-export const answer = "It is heron-4711.";
 // What the model says if it reads its own thought, call and id again.
 export const remembering = "It is heron-4711, as I thought.";
 export const thought = "I have to read the file first.";
@@ -26,15 +25,16 @@ export function file() {
   };
 }
 
-// Runs `cases`, functions of a server's address, against each server.
-export async function play(cases) {
+// Runs `cases`, functions of a server's address, against each server, or the one of the form `only`.
+export async function play(cases, only) {
   for (const entry of process.env.AGENTS_SERVERS.trim().split(" ")) {
     const [form, url] = entry.split("=");
+    if (only && form !== only) continue;
     for (const [name, run] of Object.entries(cases)) {
       try {
         await run(url);
       } catch (error) {
-        error.message = `${form}, ${name}: ${error.message}`;
+        console.error(`${form}, ${name}:`);
         throw error;
       }
     }

@@ -2,11 +2,10 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 QUESTION = "Which word is in heron.txt?"
-ANSWER = "It is heron-4711."
 REMEMBERING = "It is heron-4711, as I thought."
 """What the model says if it reads its own thought, call and id again."""
 THOUGHT = "I have to read the file first."
@@ -35,13 +34,17 @@ class File:
 
 def play(*cases: Callable[[str], Any]) -> None:
     """Runs each, given a server's address, against each server."""
+    asyncio.run(_play(cases))
+
+
+async def _play(cases: Sequence[Callable[[str], Any]]) -> None:
     for entry in os.environ["AGENTS_SERVERS"].split():
         form, url = entry.split("=")
         for case in cases:
             try:
                 running = case(url)
                 if running is not None:
-                    asyncio.run(running)
+                    await running
             except BaseException as error:
                 error.add_note(f"{form}: {case.__name__}")
                 raise
