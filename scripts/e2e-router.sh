@@ -28,5 +28,5 @@ export PARASERVE_ROUTER_PYTHON=$env/bin/python PYTHONPATH=.:scripts
 say "sglang-router $version, $(date -u +%F): the adapter's contract, and either leg's failures"
 "$venv_python" -m pytest -p no:cacheprovider scripts/router_contract.py
 # Without the suite of --workers, whose servers have engines of their own.
-"$venv_python" scripts/router_e2e.py tests/e2e --ignore tests/e2e/test_workers.py
+"$venv_python" scripts/router_e2e.py -m "not slow" tests/e2e --ignore tests/e2e/test_workers.py
 say "all passed: sglang-router $version, $(date -u +%F)"

@@ -79,7 +79,7 @@ PY
 
 # The server's own suite before an engine of these flags; without those tests whose servers have engines of their own.
 suite() {
-  PARASERVE_E2E_ENGINE=$2 tested "$1" tests/e2e --ignore tests/e2e/test_workers.py
+  PARASERVE_E2E_ENGINE=$2 tested "$1" -m "not slow" tests/e2e --ignore tests/e2e/test_workers.py
 }
 
 # The last line: every count, and a status that says whether all passed.
