@@ -88,7 +88,7 @@ def facts(server: Server) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    flags = f"--served-model-name {MODEL} --tool-call-parser hermes --enable-cache-report --response-store memory"
+    flags = f"--served-model-name {MODEL} --enable-cache-report --response-store memory"
     running = Server(*flags.split(), *ENGINE)
     try:
         running.wait_until_ready()

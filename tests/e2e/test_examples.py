@@ -13,9 +13,9 @@ from tests.e2e.conftest import Server
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-def test_the_official_python_client_does_all_it_can(server: Server) -> None:
+def run(name: str, server: Server) -> str:
     done = subprocess.run(
-        [sys.executable, EXAMPLES / "openai_client.py"],
+        [sys.executable, EXAMPLES / name],
         env={**os.environ, "OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "none"},
         capture_output=True,
         text=True,
@@ -23,9 +23,19 @@ def test_the_official_python_client_does_all_it_can(server: Server) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    shown = [line.partition(":")[0] for line in done.stdout.splitlines()]
+    return done.stdout
+
+
+def test_the_official_python_client_does_all_it_can(server: Server) -> None:
+    shown = [line.partition(":")[0] for line in run("openai_client.py", server).splitlines()]
     calls = ["forced call", "streamed call", "parsed", "parsed call"]
     assert shown == ["plain", "streamed", "stream helper", *calls, "async"]
+
+
+def test_a_loop_with_tools_runs_to_its_end_on_the_default_model(server: Server) -> None:
+    shown = run("tool_loop.py", server)
+    assert shown.count("get_weather({") >= 2
+    assert shown.count("answer:") == 2
 
 
 def test_every_example_is_listed_and_run_by_the_script() -> None:
