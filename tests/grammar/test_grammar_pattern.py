@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from paraserve.grammar.pattern import PatternError, read_pattern
-from paraserve.grammar.regex import ANY_CHAR, avoiding, chars, never_spelling, other_than, text, write
+from paraserve.grammar.regex import ANY_CHAR, avoiding, chars, never_spelling, other_than, text, union, without, write
 
 PATTERNS = ["^a+$", "b", "^(ab|c)*d?$", "^a|b$", r"\d{2,3}", r"^[^a-c\d]$", "a{2}", "^(?:x|(?<n>y))z$", "^[a-]+$", "^$"]
 PATTERNS += [r"^\.\x41\u0062$", r"\\", r"^\$a$"]
@@ -70,3 +71,28 @@ def test_a_pattern_that_could_spell_a_marker_loses_a_character_of_it_or_is_given
     assert not language.fullmatch("a</v>")
     assert language.fullmatch("av")
     assert never_spelling(text("</v>"), "</v>") is None
+
+
+RANGES = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(0, 60)).map(lambda pair: (min(pair), max(pair))), max_size=8
+)
+
+
+@given(RANGES, RANGES)
+def test_sets_of_characters_are_joined_and_taken_away_as_sets_are(base: list[Any], removed: list[Any]) -> None:
+    def members(ranges: Any) -> set[int]:
+        return {point for low, high in ranges for point in range(low, high + 1)}
+
+    left = without(union(base), union(removed)).ranges
+    assert members(union(base).ranges) == members(base)
+    assert members(left) == members(base) - members(removed)
+    assert list(left) == sorted(left)
+
+
+def test_a_class_of_many_letters_is_read_in_n_log_n() -> None:
+    """Nine thousand took eight seconds, as often as it stood there."""
+    letters = "".join(chr(0x4E00 + 2 * place) for place in reversed(range(9_000)))
+    assert compiled(read_pattern(f"^[{letters}]$")).fullmatch(letters[0])
+    assert len(union((ord(c), ord(c)) for c in letters).ranges) == 9_000
+    many = union((place, place) for place in range(0, 400_000, 2))  # in the square of it this would not end
+    assert len(without(ANY_CHAR, many).ranges) > 190_000

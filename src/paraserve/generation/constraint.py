@@ -7,6 +7,7 @@ the engine or the grammar cannot express is a 400 that names the field.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -160,7 +161,7 @@ class ConstraintBuilder:
         return self._as_is("json_schema", msgspec.json.encode(schema).decode(), "response_format", wanted)
 
     async def _grammar(self, wanted: Wanted, target: GrammarTarget) -> str | None:
-        key = msgspec.json.encode(
+        spelled = msgspec.json.encode(
             (
                 target,
                 wanted.json_schema,
@@ -170,6 +171,7 @@ class ConstraintBuilder:
                 wanted.start.value,
             )
         )
+        key = hashlib.sha256(spelled).digest()  # of one size, whatever a client sends
         if key not in self._cache:
             try:
                 self._cache[key] = await asyncio.to_thread(self._write, wanted, target)

@@ -21,6 +21,7 @@ from paraserve.grammar.regex import (
     Repeat,
     alt,
     chars,
+    union,
     without,
 )
 
@@ -216,10 +217,8 @@ class _Reader:
             else:
                 found += low.ranges
         self.at += 1
-        # Through the universe twice: sorts and joins the ranges and leaves surrogates out.
-        rest = ANY_CHAR
-        for low_high in found:
-            rest = without(rest, Chars((low_high,)))
+        rest = without(ANY_CHAR, union(found))
+        # Through the universe twice: leaves surrogates out.
         result = rest if negated else without(ANY_CHAR, rest)
         if not result.ranges:
             raise PatternError("a class that matches no character")

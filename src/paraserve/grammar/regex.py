@@ -61,6 +61,11 @@ def chars(*parts: str | tuple[str, str]) -> Chars:
     return Chars(_merged(ranges))
 
 
+def union(ranges: Iterable[tuple[int, int]]) -> Chars:
+    """A set from inclusive code point ranges in any order, which may overlap: in n log n of them."""
+    return Chars(_merged(ranges))
+
+
 def _merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
     merged: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
@@ -72,15 +77,20 @@ def _merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def without(base: Chars, removed: Chars) -> Chars:
+    """Once over both: their ranges are sorted and disjoint."""
     left: list[tuple[int, int]] = []
+    cuts, at = removed.ranges, 0
     for low, high in base.ranges:
         start = low
-        for cut_low, cut_high in removed.ranges:
-            if cut_high < start or cut_low > high:
-                continue
+        while at < len(cuts) and cuts[at][1] < low:
+            at += 1
+        place = at
+        while place < len(cuts) and cuts[place][0] <= high:
+            cut_low, cut_high = cuts[place]
             if cut_low > start:
                 left.append((start, cut_low - 1))
             start = cut_high + 1
+            at, place = place, place + 1
         if start <= high:
             left.append((start, high))
     return Chars(tuple(left))
