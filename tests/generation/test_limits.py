@@ -82,3 +82,8 @@ def test_min_tokens_above_the_limit_is_refused() -> None:
     with pytest.raises(RequestError) as caught:
         check_min_tokens(6, 5)
     assert caught.value.param == "min_tokens"
+
+
+def test_a_limit_that_does_not_fit_names_the_flag_that_would_cut_it() -> None:
+    with pytest.raises(RequestError, match="--openai-max-tokens-overflow clamp"):
+        output_limit(prompt_tokens=100, context_length=8192, requested=32_768, default=None, clamp=False)
