@@ -287,6 +287,10 @@ async def test_a_template_reaches_neither_files_nor_the_program(escape: str) -> 
         "{{ 'x'.ljust(10000000000) }}",
         "{{ range(10000000000) | list }}",
         "{{ lipsum(n=10000000) }}",
+        "{{ ('x' * 1000000) | replace('', 'y' * 1000000) }}",
+        "{{ ('x' * 1000000).replace('x', 'y' * 1000000) }}",
+        "{% set n = 2 ** 5000000 %}{{ ([n] * 1000000) | sum }}",
+        "{{ ([[1] * 1000] * 100000) | sum(start=[]) | length }}",
         "{% for a in range(10000) %}{% for b in range(10000) %}{% for c in range(10000) %}" + "{% endfor %}" * 3,
     ],
 )
@@ -295,6 +299,25 @@ async def test_a_template_that_never_ends_or_grows_is_stopped(template: str, mon
     async with client(deployment(engine(), template=template)) as http:
         response: httpx.Response = await http.post(f"{CHAT}/render", json={"messages": USER})
     assert response.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{{ 'a-b-c' | replace('-', '+') }}", "a+b+c"),
+        ("{{ 'a-b-c' | replace('-', '+', 1) }}", "a+b-c"),
+        ("{{ 121 | replace(1, 3) }}", "323"),
+        ("{{ 'a-b-c'.replace('-', '') }}", "abc"),
+        ("{{ [1, 2.5] | sum }}", "3.5"),
+        ("{{ [{'n': 1}, {'n': 2}] | sum(attribute='n', start=4) }}", "7"),
+        ("{{ [{'n': 1}, {'n': 2}] | sum('n') }}", "3"),
+        ("{{ [[1], [2, 3]] | sum(start=[]) }}", "[1, 2, 3]"),
+    ],
+)
+async def test_what_is_bounded_in_templates_does_what_jinja_does(template: str, text: str) -> None:
+    async with client(deployment(engine(), template=template)) as http:
+        response = await http.post(f"{CHAT}/render", json={"messages": USER})
+    assert response.json()["text"] == text
 
 
 @pytest.mark.parametrize("path", [CHAT, COMPLETIONS])

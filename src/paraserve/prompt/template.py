@@ -24,7 +24,7 @@ import jinja2
 from jinja2 import meta, nodes
 from jinja2.compiler import CodeGenerator, Frame, MacroRef
 from jinja2.ext import Extension, loopcontrols
-from jinja2.filters import FILTERS
+from jinja2.filters import FILTERS, make_attrgetter
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -158,6 +158,8 @@ class ChatTemplateEnvironment(ImmutableSandboxedEnvironment):
         for name in ("batch", "center", "indent", "slice"):
             self.filters[name] = _bounded_filter(name, _largest_number)
         self.filters["format"] = _bounded_filter("format", _format_size)
+        self.filters["replace"] = _bounded_replace
+        self.filters["sum"] = _bounded_sum
         self.globals["raise_exception"] = raise_exception
         self.globals["strftime_now"] = strftime_now
         self.globals["dict"] = _DictConstructor()
@@ -187,6 +189,9 @@ class ChatTemplateEnvironment(ImmutableSandboxedEnvironment):
         text = getattr(getattr(__obj, "__wrapped__", None), "__self__", None)
         if isinstance(text, str) and _HUGE_FORMAT.search(text):
             raise RenderLimitError("a width is too large")
+        owner = getattr(__obj, "__self__", None)
+        if isinstance(owner, str) and __obj.__name__ == "replace" and _replaced_size(owner, *args) > MAX_VALUE_SIZE:
+            raise RenderLimitError("a replacement is too large")
         return super().call(__context, __obj, *args, **kwargs)
 
 
@@ -222,6 +227,39 @@ def _bounded_filter(name: str, size: Callable[..., float]) -> Callable[..., Any]
 
 def _largest_number(*args: Any, **kwargs: Any) -> float:
     return max((value for value in (*args, *kwargs.values()) if isinstance(value, int)), default=0)
+
+
+def _replaced_size(value: Any, old: Any = "", new: Any = "", *_: Any, **__: Any) -> float:
+    """Of a text in which each ``old`` has become ``new``, at the most."""
+    text, old, new = str(value), str(old), str(new)
+    if len(text) + (len(text) // max(len(old), 1) + 1) * len(new) <= MAX_VALUE_SIZE:
+        return 0
+    return len(text) + text.count(old) * (len(new) - len(old))
+
+
+def _bounded_replace(value: Any, old: Any, new: Any, count: int | None = None) -> str:
+    """Jinja's own, without its escapes for HTML."""
+    if _replaced_size(value, old, new) > MAX_VALUE_SIZE:
+        raise RenderLimitError("a replacement is too large")
+    return str(value).replace(str(old), str(new), -1 if count is None else count)
+
+
+def _bounded_sum(environment: Any, iterable: Any, attribute: Any = None, start: Any = 0) -> Any:
+    """Jinja's own, of numbers that a processor adds at once, or of lists in less than the square of their lengths."""
+    items = list(iterable if attribute is None else map(make_attrgetter(environment, attribute), iterable))
+    if len(items) * sum(_addend(item) for item in (start, *items)) > MAX_VALUE_SIZE:
+        raise RenderLimitError("a sum is too large")
+    return sum(items, start)
+
+
+_bounded_sum.jinja_pass_arg = FILTERS["sum"].jinja_pass_arg  # type: ignore[attr-defined]
+
+
+def _addend(item: Any) -> int:
+    """What a step of a sum costs for one: items of a list; of a number, what is beyond a word of the processor."""
+    if isinstance(item, (list, tuple)):
+        return len(item)
+    return item.bit_length() // 1024 if isinstance(item, int) else 0
 
 
 def _format_size(value: Any, *args: Any, **kwargs: Any) -> float:
