@@ -83,7 +83,7 @@ async def test_failures_are_warnings_that_name_their_code(log: Lines, stream: bo
     down = EngineError(502, "engine_unreachable", "The engine cannot be reached.")
     async with client(deployment(engine(reply("ab", error=down, error_after=1)))) as http:
         await post(http, stream=stream)
-        await post(http, max_tokens=-1)
+        await post(http, max_tokens=-2)
     failed, refused = requests(log)
     assert (failed["level"], failed["status"], failed["error"]) == ("warning", 502, "engine_unreachable")
     assert failed["completion_tokens"] == 1
