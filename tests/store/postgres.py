@@ -41,6 +41,15 @@ def run_postgres() -> Iterator[str]:
         shutil.rmtree(place, ignore_errors=True)
 
 
+def empty_postgres(url: str) -> None:
+    """Nothing of the tests before."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+
+
 def _user() -> str | None:
     """PostgreSQL does not run as root."""
     if os.geteuid() != 0:

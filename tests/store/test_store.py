@@ -18,7 +18,7 @@ import pytest
 from paraserve.store import sql
 from paraserve.store.base import Conversation, ResponseStore, Stored, StoreUnavailable
 from paraserve.store.build import build_store, default_file
-from tests.store.postgres import run_postgres
+from tests.store.postgres import empty_postgres, run_postgres
 
 OURS, THEIRS = "ours", "theirs"
 Opened = Callable[..., ResponseStore]
@@ -33,7 +33,9 @@ def postgres() -> Iterator[str]:
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
     """Opens a store; each call another one, of the same data but in memory."""
     where = {"memory": "memory", "file": str(tmp_path / "new" / "r.db")}.get(request.param)
-    where = where or request.getfixturevalue("postgres")
+    if where is None:
+        where = request.getfixturevalue("postgres")
+        empty_postgres(where)
     stores: list[ResponseStore] = []
 
     def open_store(max_bytes: int = 2**20, max_age: float = 1000.0) -> ResponseStore:

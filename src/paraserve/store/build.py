@@ -36,7 +36,10 @@ def build_store(where: str | None, *, max_bytes: int, max_age: float) -> Respons
     if where is not None and where.startswith(("postgresql://", "postgres://")):
         database = _postgres(where)
     elif where == "memory":
-        database = Database(connect=lambda: sqlite3.connect(":memory:", isolation_level=None), errors=(sqlite3.Error,))
+        database = Database(
+            connect=lambda: sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False),
+            errors=(sqlite3.Error,),
+        )
     else:
         database = _sqlite(Path(where) if where else default_file())
     return SQLStore(database, max_bytes=max_bytes, max_age=max_age)
@@ -52,7 +55,7 @@ def _sqlite(file: Path) -> Database:
     def connect() -> sqlite3.Connection:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))  # nobody else reads what people said
-        connection = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None)
+        connection = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         return connection
@@ -66,7 +69,8 @@ def _postgres(url: str) -> Database:
     import psycopg
 
     def connect() -> Any:
-        return psycopg.connect(url, autocommit=True, connect_timeout=int(BUSY_SECONDS))
+        # The encoding also where the database has none of its own: its text would come as bytes.
+        return psycopg.connect(url, autocommit=True, connect_timeout=int(BUSY_SECONDS), client_encoding="UTF8")
 
     return Database(
         connect=connect,

@@ -49,7 +49,8 @@ class Database:
     """What differs between databases.
 
     Args:
-        connect: opens a connection that commits each statement by itself, outside of ``begin``.
+        connect: opens a connection that commits each statement by itself, outside of ``begin``; it may be closed by
+            another thread.
         errors: what its driver raises.
     lock: run before tables are made, by one process at a time.
         blob: its type of bytes.
@@ -78,10 +79,15 @@ class SQLStore:
         self._max_age = max_age
         self._pool = ThreadPoolExecutor(database.threads, thread_name_prefix="store")
         self._of_thread = threading.local()
+        self._connections: list[Any] = []
+        """Those of all threads."""
         self._swept = 0.0
 
     def close(self) -> None:
         self._pool.shutdown(wait=True)
+        for connection in self._connections:
+            with suppress(*self._database.errors):
+                connection.close()
 
     # What `ResponseStore` promises.
 
@@ -189,6 +195,7 @@ class SQLStore:
         """Of this thread's connection."""
         if getattr(self._of_thread, "connection", None) is None:
             self._of_thread.connection = self._database.connect()
+            self._connections.append(self._of_thread.connection)
             made = [table.replace("BLOB", self._database.blob) for table in _TABLES]
             for statement in (self._database.begin, self._database.lock, *made, "COMMIT"):
                 if statement:
@@ -202,6 +209,7 @@ class SQLStore:
     def _drop(self) -> None:
         connection, self._of_thread.connection = getattr(self._of_thread, "connection", None), None
         if connection is not None:
+            self._connections.remove(connection)
             with suppress(*self._database.errors):  # it is given up in any case
                 connection.close()
 
