@@ -106,7 +106,9 @@ def test_soup_after_a_prefill_keeps_the_laws(format: Format) -> None:
         for chunks in (list(text[at:]), random_split(text[at:], at)):
             cut, _ = parse(format, chunks, reason, prefill=text[:at], **options)
             assert cut.comparable == rest.comparable, (text[:at], chunks, options, reason)
-        assert whole.content.endswith(rest.content), (text[:at], text[at:], options, reason)
+        # Behind a whole call, a cut hides the header that it cuts; a call of the prompt is none of the rest's.
+        hides = reason != "stop" and any(call.ended for call in whole.calls[: len(whole.calls) - len(rest.calls)])
+        assert hides or whole.content.endswith(rest.content), (text[:at], text[at:], options, reason)
         assert whole.reasoning.endswith(rest.reasoning), (text[:at], text[at:], options, reason)
 
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from paraserve.protocol.body import decode_body
+from paraserve.protocol.models import ModelName
 
 
 class Base64Source(msgspec.Struct, frozen=True, tag="base64"):
@@ -140,7 +141,7 @@ class OutputConfig(msgspec.Struct, frozen=True):
 class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What makes a prompt: the body of ``count_tokens``, and the larger part of a message's."""
 
-    model: Annotated[str | None, Meta(description="A served name; may be left out.")] = None
+    model: ModelName | None = None
     messages: Annotated[list[InputMessage], Meta(description="The conversation.")]
     system: str | list[TextBlock] | None = None
     tools: list[AnthropicTool] | None = None

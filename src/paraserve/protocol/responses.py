@@ -15,6 +15,7 @@ from msgspec import UNSET, Meta, UnsetType
 from paraserve.protocol.body import decode_body
 from paraserve.protocol.chat import ReasoningEffort, TokenLogprobEntry
 from paraserve.protocol.errors import from_validation
+from paraserve.protocol.models import ModelName
 from paraserve.protocol.sampling import Seed
 
 Item = dict[str, Any]
@@ -129,7 +130,7 @@ class TextOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 class InputTokensRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What makes a prompt: the body of ``input_tokens``, and the larger part of a response's."""
 
-    model: Annotated[str | None, Meta(description="A served name; may be left out.")] = None
+    model: ModelName | None = None
     input: Annotated[str | list[Item], Meta(description="A text of the user, or the items of a conversation.")]
     instructions: Annotated[str | None, Meta(description="The first system message.")] = None
     tools: Annotated[
