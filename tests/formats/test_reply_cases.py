@@ -77,8 +77,9 @@ async def answers(file: Path, case: dict[str, Any], checkpoint: Checkpoint) -> l
     )
     settings = ServerSettings(**given(" ".join(read(file)["flags"])))
     body = {"messages": read(file)["messages"], "tools": case["tools"], **case["request"]}
-    end = [min(checkpoint.eos_token_ids)] if case["finish"] == "stop" else []
-    limit = {} if end else {"max_tokens": len(token_ids)}
+    stops = case["finish"] == "stop"
+    end = sorted(checkpoint.eos_token_ids)[:1] if stops else []  # without one the engine stops by itself
+    limit = {} if stops else {"max_tokens": len(token_ids)}
     ways = [(size, mode) for size in read(file)["chunks"] for mode in read(file)["modes"]]
     engine = ScriptedEngine(
         [ScriptedReply(token_ids=[*token_ids, *end], chunk_sizes=(size,)) for size, _ in ways], info=info
