@@ -35,13 +35,15 @@ assert.equal(text, plain.text);
 assert.ok((await stream.usage).outputTokens > 1);
 console.log("streamed:", text, `in ${pieces} pieces`);
 
-const weather = tool({ description: "The weather of a city.", inputSchema: z.object({ city: z.string() }) });
+const weather = tool({ description: "The weather of a city.", inputSchema: z.object({ city: z.string().max(20) }) });
 const asked = {
   model,
   prompt: "What is the weather in Paris?",
   temperature: 0,
   tools: { get_weather: weather },
   toolChoice: { type: "tool", toolName: "get_weather" },
+  // One call: a small model that may make several goes on and on.
+  providerOptions: { paraserve: { parallel_tool_calls: false } },
 };
 const called = await generateText(asked);
 assert.equal(called.finishReason, "tool-calls");
