@@ -311,3 +311,26 @@ async def test_a_client_that_stops_reading_is_cut_off_and_its_neighbours_are_ser
             assert len(chunks(answer.text)) > 1
             await until(lambda: not (scripted.running or app.state.admission.running))
         assert len(scripted.aborted) == 1
+
+
+async def test_a_page_of_an_allowed_origin_reads_the_answer_to_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its preflight for a server on a private network is granted."""
+
+    def bug(*_: object) -> None:
+        raise ValueError("a bug")
+
+    page = "https://page.example"
+    preflight = {
+        "origin": page,
+        "access-control-request-method": "POST",
+        "access-control-request-private-network": "true",
+    }
+    scripted = engine()
+    monkeypatch.setattr(scripted, "generate", bug)
+    app = create_app(deployment(scripted, allowed_origins=(page,)))
+    async with serving(app, http=with_limits(QUICK)) as base, httpx.AsyncClient(base_url=base) as http:
+        granted = await http.options(CHAT, headers=preflight)
+        failed = await http.post(CHAT, json={"messages": USER}, headers={"origin": page})
+    assert granted.headers["access-control-allow-private-network"] == "true"
+    assert (failed.status_code, failed.json()["error"]["code"]) == (500, "internal_error")
+    assert failed.headers["access-control-allow-origin"] == page
