@@ -16,12 +16,14 @@ from tests.toy import END, TEMPLATE, TOKENIZER, client, deployment, engine, repl
 SHELVES = {"type": "function", "function": {"name": "list_shelves", "parameters": {"type": "object", "properties": {}}}}
 # Those which frame the whole reply want a reasoning parser of their own.
 WITH_CALLS = [format.name for format in FORMATS if format.calls and not (format.channels or format.frame_markers)]
-SPELLED = [name for name in WITH_CALLS if "<tool_call>" in get_format(name).marker_texts]
 
 
 def call_of(family: str) -> str:
     format = get_format(family)
     return render_calls(format, [Call("list_shelves", {}, "abcDEF123" if format.ids == "nine" else "")])
+
+
+SPELLED = [name for name in WITH_CALLS if "<tool_call>" in call_of(name)]
 
 
 async def said(tokens: list[int], family: str, stream: bool, **fields: Any) -> dict[str, Any]:

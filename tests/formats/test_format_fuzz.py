@@ -149,8 +149,9 @@ def may_lose(format: Format, text: str, lost: set[str]) -> bool:
     return all(match and re.search(inside, match[1], re.DOTALL) for match in around)
 
 
-def test_text_without_tools_is_lost_in_no_character() -> None:
-    """Without calls and reasoning, content is the text, but for the separator that the description declares."""
+def test_text_without_tools_is_lost_in_no_word() -> None:
+    """Without calls everything is shown but special tokens, which were never meant as text: a late block between two of
+    them is reasoning."""
     chooser = random.Random(SEED)
     for format in FORMATS:
         if format.channels or format.frame_markers:
@@ -158,5 +159,5 @@ def test_text_without_tools_is_lost_in_no_character() -> None:
         for _ in range(30):
             text = "Go " + soup(format, chooser)
             folded, _ = parse(format, random_split(text, 1), parse_tool_calls=False, start=ReplyStart.CONTENT)
-            assert folded.content == text
+            assert words(text) <= words(visible(folded))
             assert not folded.calls
