@@ -14,6 +14,7 @@ import errno
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -153,7 +154,9 @@ class EngineHTTP:
     async def close(self) -> None:
         sessions = [session for session in (self._pooled, self._fresh) if session is not None]
         self._pooled = self._fresh = None
-        await asyncio.gather(*(session.close() for session in sessions))
+        async with AsyncExitStack() as closing:  # each of them, also where the caller is cancelled meanwhile
+            for session in sessions:
+                closing.push_async_callback(session.close)
 
     async def get(self, path: str) -> HTTPReply:
         return await self._call("GET", path, None)
