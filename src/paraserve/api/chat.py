@@ -42,7 +42,7 @@ class ChatTurn(Turn[ChatCompletionRequest]):
             strictness = self.deployment.settings.tool_strictness
             always, asked = strictness == "always", strictness == "requested"
             self.tools = [ToolSpec(f.name, f.parameters or {}, always or (asked and bool(f.strict))) for f in functions]
-        self.parallel_calls = self.request.parallel_tool_calls is not False
+        self.parallel_calls = self.request.parallel_tool_calls is not False and not self.names_a_function
 
     def _keep_allowed_tools(self) -> None:
         tools, choice = narrowed(self.request.tools, self.request.tool_choice)
@@ -115,9 +115,14 @@ class ChatTurn(Turn[ChatCompletionRequest]):
         )
 
     @property
+    def names_a_function(self) -> bool:
+        """Whether a function is forced by name: it is called once, as OpenAI's guide has it for a forced function."""
+        return self.choice not in CHOICE_WORDS
+
+    @property
     def calls_end_plainly(self) -> bool:
         """A function was forced by name, and the operator wants OpenAI's finish reason for it (``stop``)."""
-        return self.deployment.settings.named_tool_finish_reason == "stop" and self.choice not in CHOICE_WORDS
+        return self.deployment.settings.named_tool_finish_reason == "stop" and self.names_a_function
 
     def fit_effort(self) -> tuple[str, ...]:
         """For clients of APIs with other efforts than the model's: the nearest. Returns what it is called."""

@@ -239,7 +239,7 @@ class ResponsesTurn(ChatTurn):
             instructions=sent.instructions,
             tools=sent.tools or [],
             tool_choice="auto" if sent.tool_choice is None else sent.tool_choice,
-            parallel_tool_calls=self.parallel_calls,
+            parallel_tool_calls=sent.parallel_tool_calls is not False,
             reasoning=Reasoning(reasoning.effort, reasoning.summary or reasoning.generate_summary),
             text=TextOptions(text.format or TextFormat("text"), text.verbosity),
             temperature=self._sampled.temperature,
