@@ -117,7 +117,6 @@ class TestContractThroughTheRouter(EngineContract):
             stage.engine,
             prompts=[[1, 2, 3], [4, 5, 6], [7, 8, 9]],
             running=stage.running,
-            first_token_delay=0.5,
             slow_prompt=[SLOW, 1],
             bad_constraints=[Constraint("json_schema", "{")],
             concurrency=32,

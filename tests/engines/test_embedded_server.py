@@ -18,6 +18,7 @@ import pytest
 from paraserve.engines.base import EngineStartError
 from paraserve.engines.child import ChildServer
 from paraserve.engines.llama_cpp.embedded import EmbeddedOptions, default_model_path, embedded_program
+from tests.waiting import PATIENCE, until
 
 
 def server(verbose: bool = False) -> ChildServer:
@@ -76,14 +77,10 @@ async def test_the_server_ends_with_its_parent_however_that_ends() -> None:
         sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
     )
     assert parent.stdout is not None
-    child = int(await asyncio.wait_for(parent.stdout.readline(), 30))
+    child = int(await asyncio.wait_for(parent.stdout.readline(), PATIENCE))
     parent.send_signal(signal.SIGKILL)
     await parent.wait()
-    for _ in range(100):
-        if not _lives(child):
-            break
-        await asyncio.sleep(0.05)
-    assert not _lives(child)
+    await until(lambda: not _lives(child))
 
 
 def _lives(process_id: int) -> bool:

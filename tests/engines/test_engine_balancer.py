@@ -27,6 +27,7 @@ from tests.engines.remote_faults import ask
 from tests.fakes.sequences import SLOW, FakeModel
 from tests.fakes.serving import serving
 from tests.fakes.sglang_fake import FakeSGLang
+from tests.waiting import PATIENCE, until
 
 INFO = EngineInfo(4096, 1000, constraints=frozenset({"regex", "json_schema"}), media=frozenset({"image"}))
 QUICK = Backoff(0.02, 0.05)
@@ -91,12 +92,11 @@ async def test_request_goes_where_the_fewest_are_in_flight() -> None:
         node.gate.clear()
     engine = await balanced(*nodes)
     tasks = [asyncio.ensure_future(collect(engine, ask())) for _ in range(9)]
-    await asyncio.sleep(0.02)
-    assert [node.open for node in nodes] == [3, 3, 3]
+    await until(lambda: [node.open for node in nodes] == [3, 3, 3])
     nodes[1].gate.set()
-    await asyncio.sleep(0.02)
+    await until(lambda: not nodes[1].open)
     tasks += [asyncio.ensure_future(collect(engine, ask())) for _ in range(3)]
-    await asyncio.sleep(0.02)
+    await until(lambda: sum(node.served for node in nodes) == 12)
     assert [node.served for node in nodes] == [3, 6, 3]
     for node in nodes:
         node.gate.set()
@@ -142,7 +142,7 @@ async def test_unreachable_engine_is_put_aside_and_probed_back() -> None:
         await collect(engine, ask())
     assert [node.served for node in nodes] == [1, 5]
     nodes[0].fails_with, nodes[0].well = None, True
-    await asyncio.sleep(0.15)
+    await until(lambda: not engine._members[0].aside)
     await collect(engine, ask())
     assert nodes[0].served == 2
     await engine.stop()
@@ -200,8 +200,7 @@ async def test_one_engine_is_enough_to_start_and_the_other_joins_later() -> None
     engine = await balanced(late, Node())
     assert engine.info.context_length == 4096
     late.starts = True
-    await asyncio.sleep(0.15)
-    assert engine.info.context_length == 2048
+    await until(lambda: engine.info.context_length == 2048)
     await collect(engine, ask())
     assert late.served == 1
     await engine.stop()
@@ -243,7 +242,7 @@ async def test_health_is_good_while_one_engine_is_well() -> None:
     assert not (await engine.health()).ok
     assert not (await engine.health()).ok
     nodes[0].well = True
-    await asyncio.sleep(0.15)
+    await until(lambda: not engine._members[0].aside)
     assert (await engine.health()).ok
     await engine.stop()
 
@@ -262,7 +261,6 @@ class TestBalancedContract(EngineContract):
                 engine,
                 prompts=[[1, 2, 3], [4, 5, 6], [7, 8, 9]],
                 running=running,
-                first_token_delay=0.5,
                 slow_prompt=[SLOW, 1],
                 bad_constraints=[Constraint("json_schema", "{")],
                 concurrency=32,
@@ -278,14 +276,12 @@ async def test_an_engine_that_freezes_is_put_aside_before_its_users_time_out() -
     for node in (frozen, slow):
         node.gate.clear()
     held = [asyncio.ensure_future(collect(engine, ask())) for _ in range(2)]
-    await asyncio.sleep(0.01)
+    await until(lambda: frozen.open and slow.open)
     frozen.well = False
-    async with asyncio.timeout(5):
-        while not engine._members[0].aside:  # noqa: ASYNC110 - it tells nobody
-            await asyncio.sleep(0.01)
+    await until(lambda: engine._members[0].aside)
     before = frozen.served
     for _ in range(6):
-        await asyncio.wait_for(collect(engine, ask()), 5)
+        await asyncio.wait_for(collect(engine, ask()), PATIENCE)
     assert frozen.served == before
     assert not engine._members[1].aside
     assert quick.served >= 6

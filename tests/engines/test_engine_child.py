@@ -19,7 +19,7 @@ from paraserve.engines.sglang.engine import SGLangEngine
 from tests.engines.contract import collect, ids_of
 from tests.engines.remote_faults import PROMPT, ask
 from tests.fakes.sequences import VOCAB, FakeModel
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 PROGRAM = str(Path(__file__).resolve().parents[1] / "fakes" / "sglang_program.py")
 
@@ -97,8 +97,7 @@ async def test_child_that_ignores_the_signal_is_killed_with_its_own_children() -
     engine = child([sys.executable, "-c", code, marker], free_port(), start_timeout=1.0, stop_timeout=0.3)
     with pytest.raises(EngineStartError, match="not ready"):
         await engine.start()
-    await asyncio.sleep(0.1)
-    assert sessions_of(marker) == []
+    await until(lambda: not sessions_of(marker))
 
 
 async def test_child_that_dies_later_is_told_and_can_be_started_again() -> None:
@@ -131,7 +130,7 @@ async def test_an_engine_that_dies_or_does_not_start_is_started_again_and_those_
     monkeypatch.setattr(server, "start", start)
     kept = asyncio.create_task(upkeep.keep_running(server, restart=True, on_away=told.append, on_back=back.set))
     os.kill(int(*sessions_of(marker)), 9)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         await back.wait()
     assert told == ["the engine's process has ended with signal SIGKILL"]
     assert len(sessions_of(marker)) == 1

@@ -9,17 +9,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import aiohttp
 import pytest
 
 from paraserve.engines.base import EngineError
 from paraserve.engines.http.client import EngineHTTP, HTTPReply, HTTPTimeouts
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.sglang.engine import SGLangEngine
-from tests.engines.contract import collect, ids_of
-from tests.engines.remote_faults import PROMPT, ask
+from tests.engines.contract import collect
+from tests.engines.remote_faults import ask
 from tests.fakes.sequences import VOCAB
 from tests.fakes.serving import free_port, serving
 from tests.fakes.sglang_fake import FakeSGLang
+from tests.waiting import PATIENCE
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
@@ -47,7 +49,7 @@ class Wire:
                 elif action == "half":
                     writer.write(ANSWER[:-1])
                 elif action == "hang":
-                    await asyncio.sleep(30)
+                    await asyncio.sleep(PATIENCE)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
@@ -94,7 +96,7 @@ async def test_a_password_in_the_url_is_sent_and_not_shown(
     wire = Recorder()
     server = await asyncio.start_server(wire, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    http = EngineHTTP(f"http://{user}127.0.0.1:{port}/", api_key=api_key, timeouts=HTTPTimeouts(connect=1.0))
+    http = EngineHTTP(f"http://{user}127.0.0.1:{port}/", api_key=api_key, timeouts=HTTPTimeouts(connect=PATIENCE))
     assert http.base_url == f"http://127.0.0.1:{port}"
     await http.open()
     assert await http.get("/x") == HTTPReply(200, b"ok")
@@ -173,19 +175,29 @@ async def test_refused_connection_is_unreachable() -> None:
     assert "127.0.0.1" not in caught.value.message
 
 
-async def test_slow_prefill_and_an_idle_pool_both_succeed() -> None:
-    """A short timeout would cut the one, a connection that the server has closed would fail the other."""
-    fake = FakeSGLang()
-    async with serving(fake, keep_alive=1) as url:
-        engine = SGLangEngine(url, ModelFacts(VOCAB), timeouts=HTTPTimeouts(connect=0.5, idle=5.0, call=2.0))
-        await engine.start()
-        fake.model.behaviour.first_delay = 2.5  # beyond every timeout but the idle one
-        first = await collect(engine, ask())
-        fake.model.behaviour.first_delay = 0.0
-        await asyncio.sleep(1.3)
-        second = await collect(engine, ask())
-        await engine.stop()
-    assert ids_of(first) == ids_of(second) == fake.model.reply_ids(PROMPT)[:12]
+async def test_connection_that_the_engine_closed_meanwhile_costs_no_request() -> None:
+    wire = Wire(["answer"], ["answer"])
+    async with client_of(wire) as http:
+        assert [await post(http), await post(http)] == [b"ok", b"ok"]
+    assert wire.requests == [0, 1]
+
+
+async def test_a_stream_is_bounded_by_silence_only_and_a_call_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that neither a long prompt nor a long reply is cut."""
+    asked: list[aiohttp.ClientTimeout] = []
+    request = aiohttp.ClientSession.request
+
+    def spy(session: aiohttp.ClientSession, *args: Any, **options: Any) -> Any:
+        asked.append(options["timeout"])
+        return request(session, *args, **options)
+
+    monkeypatch.setattr(aiohttp.ClientSession, "request", spy)
+    async with client_of(Wire(["answer", "answer"]), connect=11.0, idle=22.0, call=33.0) as http:
+        await (await http.stream("/x", b"{}", {})).drain()
+        await post(http)
+    stream, call = asked
+    assert (stream.total, stream.sock_connect, stream.sock_read) == (None, 11.0, 22.0)
+    assert (call.total, call.sock_connect, call.sock_read) == (33.0, 11.0, None)
 
 
 async def test_base_url_may_have_a_path() -> None:

@@ -19,6 +19,7 @@ from tests.fakes.sequences import VOCAB
 from tests.fakes.serving import free_port, serving
 from tests.fakes.sglang_fake import FakeSGLang
 from tests.fakes.vllm_fake import FakeVLLM
+from tests.waiting import until
 
 KINDS = [(SGLangEngine, FakeSGLang), (VLLMEngine, FakeVLLM)]
 
@@ -94,9 +95,7 @@ async def test_another_model_is_noticed_while_nobody_asks(
         engine: RemoteEngine = adapter(url, ModelFacts(VOCAB, context_length=4096))
         await engine.start()
         server.model_path = "/models/other"
-        async with asyncio.timeout(5):
-            while not engine.stranger:  # noqa: ASYNC110 - it tells nobody
-                await asyncio.sleep(0.01)
+        await until(lambda: engine.stranger)
         await engine.stop()
 
 

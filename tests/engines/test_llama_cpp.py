@@ -113,7 +113,6 @@ class TestLlamaCppContract(EngineContract):
             [real.tokenizer.encode(chat(question)) for question in QUESTIONS],
             partial(busy_slots, real.engine),
             slow_prompt=long_prompt,
-            first_token_delay=0.2,
             capacity=SLOTS,
             seconds=180.0,
             bad_constraints=(

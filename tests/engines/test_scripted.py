@@ -12,6 +12,7 @@ from paraserve.engines.base import EngineChunk, EngineError, EngineInfo, EngineR
 from paraserve.engines.scripted.engine import ScriptedEngine, ScriptedReply
 from paraserve.engines.scripted.script_file import scripted_engine
 from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
+from tests.waiting import until
 
 PROMPTS = [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
 
@@ -36,9 +37,7 @@ class TestScriptedContract(EngineContract):
         async def running() -> int:
             return engine.running
 
-        return EngineCase(
-            engine, PROMPTS, running, first_token_delay=0.1, slow_prompt=PROMPTS[0], capacity=engine.capacity
-        )
+        return EngineCase(engine, PROMPTS, running, slow_prompt=PROMPTS[0], capacity=engine.capacity)
 
 
 def ask(prompt: list[int] | None = None, *, max_tokens: int = 100, request_id: str = "r") -> EngineRequest:
@@ -101,8 +100,11 @@ async def test_a_silent_reply_ends_only_when_it_is_closed(after: int) -> None:
         async for chunk in engine.generate(ask(request_id="hung")):
             seen.append(chunk)
 
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(read(), 0.05)
+    reading = asyncio.ensure_future(read())
+    await until(lambda: engine.running and len(ids_of(seen)) == after)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
     assert ids_of(seen) == [1, 2, 3][:after]
     assert engine.aborted == ["hung"]
     assert engine.running == 0
@@ -113,7 +115,6 @@ async def test_pacing_is_kept() -> None:
     loop = asyncio.get_running_loop()
     begin = loop.time()
     times = [loop.time() - begin async for _ in engine.generate(ask())]
-    assert [round(seconds, 1) >= 0.0 for seconds in times] == [True] * 3
     assert times[0] >= 0.05
     assert times[2] >= 0.11
 

@@ -17,15 +17,15 @@ from paraserve.engines.base import (
     RoutingHints,
     Sampling,
 )
-from paraserve.engines.http.client import HTTPTimeouts
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.sglang.engine import SGLangEngine, limits
 from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
-from tests.engines.remote_faults import PROMPT, Remote, RemoteFaults, ask, failure
+from tests.engines.remote_faults import PROMPT, TIMEOUTS, Remote, RemoteFaults, ask, failure
 from tests.fakes.sequences import LONG, SLOW, VOCAB
 from tests.fakes.serving import free_port, serving
 from tests.fakes.sglang_checks import Arguments
 from tests.fakes.sglang_fake import FakeSGLang
+from tests.waiting import until
 
 FACTS = ModelFacts(vocab_size=VOCAB, eos_token_ids=frozenset({2}))
 
@@ -33,7 +33,7 @@ FACTS = ModelFacts(vocab_size=VOCAB, eos_token_ids=frozenset({2}))
 @asynccontextmanager
 async def connected(fake: FakeSGLang, **options: Any) -> AsyncIterator[SGLangEngine]:
     async with serving(fake) as url:
-        engine = SGLangEngine(url, FACTS, timeouts=HTTPTimeouts(1.0, idle=0.7, call=5.0), **options)
+        engine = SGLangEngine(url, FACTS, timeouts=TIMEOUTS, **options)
         await engine.start()
         try:
             yield engine
@@ -58,7 +58,6 @@ class TestSGLangContract(EngineContract):
                 engine,
                 prompts=[[1, 2, 3], [4, 5, 6], [7, 8, 9]],
                 running=running,
-                first_token_delay=0.5,
                 slow_prompt=[SLOW, 1],
                 capacity=32,
                 bad_constraints=[Constraint("json_schema", "{"), Constraint("structural_tag", "no")],
@@ -195,10 +194,9 @@ async def test_rust_front_ends_word_for_an_abort_is_no_mistake_of_the_client(fak
     async with connected(fake) as engine:
         request = ask([LONG, 1], 400)
         running = asyncio.ensure_future(failure(Remote(engine, fake, str), request))
-        await asyncio.sleep(0.1)
+        await until(lambda: request.request_id in fake.model.running)
         fake.model.abort(request.request_id)
-        ids, error = await running
-    assert ids
+        _, error = await running
     assert (error.status, error.code) == (502, "engine_aborted")
 
 
@@ -352,14 +350,14 @@ async def test_stop_id_ends_the_reply_though_end_tokens_are_ignored(
     fake.model.behaviour.tokens_per_event = tokens_per_event
     free = fake.model.reply_ids([LONG, 1])
     stop = free[4]
-    sampling = Sampling(40, temperature=0.0, ignore_eos=True, stop_token_ids=(stop,))
+    whole = tokens_per_event == (50,)
+    sampling = Sampling(40 if whole else 3000, temperature=0.0, ignore_eos=True, stop_token_ids=(stop,))
     async with connected(fake) as engine:
         request = ask([LONG, 1], sampling=sampling, logprobs=logprobs)
         chunks = await collect(engine, request)
         assert ids_of(chunks) == free[: free.index(stop) + 1]
         assert chunks[-1].finish == Finish("stop", stop)
         assert logprobs is None or [entry.token_id for c in chunks for entry in c.logprobs or ()] == ids_of(chunks)
-        whole = len(free[:40]) <= tokens_per_event[0]
         assert await Remote(engine, fake, str).aborted([] if whole else [request.request_id])
 
 

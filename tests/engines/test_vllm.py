@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from paraserve.engines.base import Constraint, EngineStartError, MediaItem, RoutingHints, Sampling
-from paraserve.engines.http.client import HTTPTimeouts
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.vllm.engine import VLLMEngine
 from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
-from tests.engines.remote_faults import PROMPT, Remote, RemoteFaults, ask, failure, long
+from tests.engines.remote_faults import PROMPT, TIMEOUTS, Remote, RemoteFaults, ask, failure, long
 from tests.fakes.sequences import SLOW, VOCAB
 from tests.fakes.serving import serving
 from tests.fakes.vllm_fake import FakeVLLM
@@ -24,7 +23,7 @@ FACTS = ModelFacts(vocab_size=VOCAB, eos_token_ids=frozenset({2}))
 @asynccontextmanager
 async def connected(fake: FakeVLLM, **options: Any) -> AsyncIterator[VLLMEngine]:
     async with serving(fake) as url:
-        engine = VLLMEngine(url, FACTS, timeouts=HTTPTimeouts(1.0, idle=0.7, call=5.0), **options)
+        engine = VLLMEngine(url, FACTS, timeouts=TIMEOUTS, **options)
         await engine.start()
         try:
             yield engine
@@ -50,7 +49,6 @@ class TestVLLMContract(EngineContract):
                 engine,
                 prompts=[[1, 2, 3], [4, 5, 6], [7, 8, 9]],
                 running=running,
-                first_token_delay=0.5,
                 slow_prompt=[SLOW, 1],
                 capacity=32,
                 bad_constraints=[Constraint("json_schema", "{"), Constraint("structural_tag", "no")],

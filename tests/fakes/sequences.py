@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from paraserve.engines.base import TokenLogprob
+from tests.waiting import PATIENCE
 
 VOCAB = 1000
 EOS = 2
@@ -28,7 +29,7 @@ class Behaviour:
     head_delay: float = 0.0
     """Seconds until the head of the answer, while the sequence runs already."""
     first_delay: float = 0.0
-    slow_delay: float = 0.5
+    slow_delay: float = PATIENCE
     delay: float = 0.0
     tokens_per_event: Sequence[int] = (1,)
     eos_after: int | None = None
