@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from tests.waiting import PATIENCE
+
 BODY = json.dumps({"prompt": "How is this framed?"}).encode()
 PATH = "/tokenize"
 CHAT = "/v1/chat/completions"
@@ -181,7 +183,7 @@ class Client:
         self.answers.append(status)
         self.goes_on = self._parser.should_keep_alive()
 
-    async def read(self, count: int, *, asked: int = 0, seconds: float = 20.0) -> bool:
+    async def read(self, count: int, *, asked: int = 0, seconds: float = PATIENCE) -> bool:
         """Until there are so many answers. Returns whether the connection is still open."""
         async with asyncio.timeout(seconds):
             while len(self.answers) < count or self.asked < asked:
@@ -226,7 +228,7 @@ async def try_case(url: str, case: Case, pieces: Sequence[bytes], trusting: ssl.
             answers = tuple(client.answers)
             client.writer.write(LONE)
             # A server cannot close its half of TLS: it waits until we close, who have been told to.
-            seconds = 20.0 if trusting is None or client.goes_on else 0.5
+            seconds = PATIENCE if trusting is None or client.goes_on else 0.5
             await client.read(len(answers) + 1, seconds=seconds)
         return answers, client.answers[len(answers) :] == [200]
     finally:

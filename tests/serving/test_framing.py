@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
 import pytest
+from starlette.applications import Starlette
 
 from paraserve.api.app import create_app
 from paraserve.serving.connection_limits import ConnectionLimits
@@ -16,15 +18,19 @@ from paraserve.serving.http_protocol import HTTPConnection, with_limits
 from tests.fakes.serving import serving
 from tests.serving.framing import CASES, CHAT, LONE, PATH, STREAM, TAKEN, Case, Client, by_length, cuts, head, try_case
 from tests.toy import deployment, engine, reply
+from tests.waiting import PATIENCE, until
 
-LIMITS = ConnectionLimits(refused=0.5, refused_bytes=1 << 20)
+LIMITS = ConnectionLimits(refused=PATIENCE, refused_bytes=1 << 20)
 LIMIT = 1000
+
+
+def app() -> Starlette:
+    return create_app(deployment(engine(reply("Hello.", chunk_sizes=(2,))), max_body_size=LIMIT))
 
 
 @pytest.fixture
 async def url() -> AsyncIterator[str]:
-    app = create_app(deployment(engine(reply("Hello.", chunk_sizes=(2,))), max_body_size=LIMIT))
-    async with serving(app, http=with_limits(LIMITS)) as base:
+    async with serving(app(), http=with_limits(LIMITS)) as base:
         yield base
 
 
@@ -93,17 +99,18 @@ async def test_a_refused_body_is_read_for_a_bounded_size(url: str, framing: str)
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 99000000", "Transfer-Encoding: chunked"])
-async def test_a_refused_body_is_read_for_a_bounded_time(url: str, framing: str) -> None:
-    client = await Client.to(url)
-    client.writer.write(head(framing) + (b"1000\r\n" if "chunked" in framing else b"") + b"x" * 4096)
-    await client.read(1)
-    assert client.answers == [413]
-    ended = asyncio.ensure_future(client.read(2, seconds=30))
-    while not ended.done():  # never silent, never done
-        client.writer.write(b"1\r\nx\r\n" if "chunked" in framing else b"x")
-        await asyncio.wait({ended}, timeout=0.1)
-    assert isinstance(ended.exception(), ConnectionError) or not ended.result()
-    await client.close()
+async def test_a_refused_body_is_read_for_a_bounded_time(framing: str) -> None:
+    async with serving(app(), http=with_limits(replace(LIMITS, refused=0.5))) as base:
+        client = await Client.to(base)
+        client.writer.write(head(framing) + (b"1000\r\n" if "chunked" in framing else b"") + b"x" * 4096)
+        await client.read(1)
+        assert client.answers == [413]
+        ended = asyncio.ensure_future(client.read(2))
+        while not ended.done():  # never silent, never done
+            client.writer.write(b"1\r\nx\r\n" if "chunked" in framing else b"x")
+            await asyncio.wait({ended}, timeout=0.1)
+        assert isinstance(ended.exception(), ConnectionError) or not ended.result()
+        await client.close()
 
 
 async def test_a_reply_of_http_1_0_ends_with_the_connection_and_has_no_chunks(url: str) -> None:
@@ -123,8 +130,10 @@ async def test_a_reply_of_http_1_0_ends_with_the_connection_and_has_no_chunks(ur
 async def test_trailers_are_no_headers(url: str) -> None:
     """They would come after the headers were judged."""
     seen: list[list[tuple[bytes, bytes]]] = []
+    begun = asyncio.Event()
 
     async def app(scope, receive, send) -> None:
+        begun.set()
         while (await receive())["more_body"]:
             pass
         seen.append(list(scope["headers"]))
@@ -134,7 +143,7 @@ async def test_trailers_are_no_headers(url: str) -> None:
     async with serving(app, http=with_limits(LIMITS)) as base:
         client = await Client.to(base)
         client.writer.write(head("Transfer-Encoding: chunked"))
-        await asyncio.sleep(0.05)
+        await begun.wait()
         client.writer.write(b"2\r\n{}\r\n0\r\nAuthorization: Bearer sesame\r\n\r\n")
         await client.read(1)
         await client.close()
@@ -163,7 +172,7 @@ async def test_requests_behind_one_that_runs_cost_bytes_only() -> None:
         client = await Client.to(base)
         client.writer.write(LONE * 100_000)
         await begun.wait()
-        await asyncio.sleep(0.3)
+        await until(lambda: not made[0].transport.is_reading())
         assert running == 1
         assert len(made[0]._exchanges) < 500
         assert len(made[0]._held) < 1 << 20

@@ -10,6 +10,9 @@ import socket
 import sys
 import zlib
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -19,9 +22,9 @@ from paraserve.api.app import create_app
 from paraserve.engines.base import EngineError
 from paraserve.engines.scripted.engine import ScriptedEngine
 from paraserve.serving.connection_limits import ConnectionLimits
-from paraserve.serving.http_protocol import with_limits
+from paraserve.serving.http_protocol import HTTPConnection, with_limits
 from paraserve.serving.request_head import MAX_HEAD_BYTES
-from tests.api.wire import CHAT, USER, chunks
+from tests.api.wire import CHAT, USER
 from tests.fakes.serving import serving
 from tests.toy import deployment, engine, reply
 from tests.waiting import PATIENCE, until
@@ -31,7 +34,8 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-QUICK = ConnectionLimits(head=0.3, body_silence=0.3, slow_client=0.3, idle=1)
+PATIENT = ConnectionLimits(head=PATIENCE, body_silence=PATIENCE, slow_client=PATIENCE, idle=1)
+"""Only the end of a connection comes soon. What a test is about, it shortens."""
 LIMIT = 200_000
 
 
@@ -42,8 +46,14 @@ def scripted() -> ScriptedEngine:
 
 @pytest.fixture
 async def url(scripted: ScriptedEngine) -> AsyncIterator[str]:
+    async with served(scripted) as base:
+        yield base
+
+
+@asynccontextmanager
+async def served(scripted: ScriptedEngine, **limits: float) -> AsyncIterator[str]:
     app = create_app(deployment(scripted, max_body_size=LIMIT))
-    async with serving(app, http=with_limits(QUICK)) as base:
+    async with serving(app, http=with_limits(replace(PATIENT, **limits))) as base:
         yield base
         assert scripted.running == 0
         assert app.state.admission.running == 0
@@ -60,14 +70,14 @@ def chat(**fields: object) -> bytes:
 
 
 async def exchange(url: str, *pieces: bytes, pause: float = 0.0) -> bytes:
-    """Everything that the server answers to the pieces until it closes, or until a second of silence."""
+    """Everything that the server answers to the pieces until it closes."""
     where = urlsplit(url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
 
     async def read() -> bytes:
         received = b""
-        with contextlib.suppress(TimeoutError, ConnectionResetError):
-            while data := await asyncio.wait_for(reader.read(1 << 16), 1.5 + pause * len(pieces)):
+        with contextlib.suppress(ConnectionResetError):
+            while data := await asyncio.wait_for(reader.read(1 << 16), PATIENCE):
                 received += data
         return received
 
@@ -200,39 +210,97 @@ async def test_what_is_no_http_is_answered_in_the_shape_of_the_api(url: str) -> 
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_http"
 
 
-async def test_a_head_that_trickles_is_cut_off_with_408(url: str) -> None:
-    answer = await exchange(url, *(bytes([byte]) for byte in head(10)[:20]), pause=0.03)
+async def test_a_head_that_trickles_is_cut_off_with_408(scripted: ScriptedEngine) -> None:
+    async with served(scripted, head=0.3) as url:
+        answer = await exchange(url, *(bytes([byte]) for byte in head(10)[:20]), pause=0.03)
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_body_that_stops_coming_ends_its_request(url: str, scripted: ScriptedEngine) -> None:
-    answer = await exchange(url, head(100) + b'{"messages"')
+async def test_a_body_that_stops_coming_ends_its_request(scripted: ScriptedEngine) -> None:
+    async with served(scripted, body_silence=0.3) as url:
+        answer = await exchange(url, head(100) + b'{"messages"')
     assert b"200 OK" not in answer
     assert scripted.requests == []
-    assert await serves(url)
 
 
-async def test_a_body_that_trickles_without_stopping_is_read(url: str) -> None:
-    whole = chat()
-    split = whole.index(b"\r\n\r\n") + 4
-    pieces = [whole[i : i + 6] for i in range(split, len(whole), 6)]
-    answer = await exchange(url, whole[:split], *pieces, pause=0.1)
-    assert b" 200 OK" in answer
+class Clock:
+    """In place of an event loop: its timers go off when a test says so."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._now = 0.0
+        self._timers: dict[asyncio.TimerHandle, float] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: object) -> asyncio.TimerHandle:
+        timer = self._loop.call_later(10 * PATIENCE, callback, *args)
+        self._timers[timer] = self._now + delay
+        return timer
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
+        for timer in [timer for timer, at in self._timers.items() if at <= self._now]:
+            del self._timers[timer]
+            if not timer.cancelled():
+                timer._run()
+                timer.cancel()
+
+
+@pytest.mark.parametrize(("share", "status"), [(0.9, b" 200 OK"), (1.1, b" 408 ")], ids=["trickles", "stops"])
+async def test_a_body_is_waited_for_from_piece_to_piece(share: float, status: bytes) -> None:
+    connections: list[HTTPConnection] = []
+    got = 0
+
+    async def count(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal got
+        more = True
+        while more:
+            more = (await receive())["more_body"]
+            got += 1
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    class Clocked(with_limits(PATIENT)):  # type: ignore[misc]
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            self._loop = Clock(self._loop)
+            super().connection_made(transport)
+            connections.append(self)
+
+    async with serving(count, http=Clocked) as url:
+        where = urlsplit(url)
+        reader, writer = await asyncio.open_connection(where.hostname, where.port)
+        writer.write(head(5))
+        for piece in range(5):
+            writer.write(b"x")
+            await until(lambda: got > piece)  # noqa: B023 - it is awaited here
+            connections[0]._loop.advance(PATIENT.body_silence * share)
+            if share > 1:
+                break
+        assert status in await asyncio.wait_for(reader.readline(), PATIENCE)
+        writer.close()
 
 
 async def test_a_thousand_connections_without_a_request_keep_nobody_from_being_served(url: str) -> None:
     where = urlsplit(url)
     silent = [await asyncio.open_connection(where.hostname, where.port) for _ in range(1000)]
     assert await serves(url)
-    ends = await asyncio.gather(*(asyncio.wait_for(reader.read(), PATIENCE) for reader, _ in silent))
-    assert set(ends) == {b""}
     for _, writer in silent:
+        writer.close()
+
+
+async def test_a_connection_without_a_request_is_closed_without_a_word(scripted: ScriptedEngine) -> None:
+    async with served(scripted, head=0.3, idle=0.3) as url:
+        where = urlsplit(url)
+        reader, writer = await asyncio.open_connection(where.hostname, where.port)
+        assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
         writer.close()
 
 
 async def test_a_kept_alive_connection_that_half_opens_is_closed_after_a_while() -> None:
     """Its client is gone without a word; what the server sees is silence."""
-    async with serving(create_app(deployment(engine())), http=with_limits(QUICK)) as url:
+    async with serving(create_app(deployment(engine())), http=with_limits(PATIENT)) as url:
         where = urlsplit(url)
         reader, writer = await asyncio.open_connection(where.hostname, where.port)
         writer.write(chat())
@@ -245,7 +313,7 @@ async def test_a_kept_alive_connection_that_half_opens_is_closed_after_a_while()
 async def test_a_client_that_closes_its_half_of_the_connection_has_left(stream: bool) -> None:
     scripted = engine(reply("abc", hang_after=1))
     app = create_app(deployment(scripted))
-    async with serving(app, http=with_limits(QUICK)) as url:
+    async with serving(app, http=with_limits(PATIENT)) as url:
         where = urlsplit(url)
         reader, writer = await asyncio.open_connection(where.hostname, where.port)
         writer.write(chat(stream=stream))
@@ -272,7 +340,7 @@ async def test_pipelined_requests_are_answered_in_order(url: str) -> None:
 async def test_a_client_that_leaves_is_noticed_by_the_request_before_a_pipelined_one(stream: bool) -> None:
     silent = engine(reply("Hello.", hang_after=2))
     app = create_app(deployment(silent))
-    async with serving(app, http=with_limits(QUICK)) as url:
+    async with serving(app, http=with_limits(PATIENT)) as url:
         where = urlsplit(url)
         _, writer = await asyncio.open_connection(where.hostname, where.port)
         writer.write(chat(stream=stream) + chat(stream=stream))
@@ -287,7 +355,7 @@ async def test_an_engine_that_dies_in_mid_stream_ends_only_that_stream() -> None
         "Hel", error=EngineError(502, "engine_disconnected", "The engine broke the reply off."), error_after=2
     )
     scripted = engine(dying, reply("Hello.", delay=0.01))
-    async with serving(create_app(deployment(scripted)), http=with_limits(QUICK)) as url:
+    async with serving(create_app(deployment(scripted)), http=with_limits(PATIENT)) as url:
         first, second = await asyncio.gather(exchange(url, chat(stream=True)), exchange(url, chat(stream=True)))
     assert b'"code":"engine_disconnected"' in first
     assert b"[DONE]" not in first
@@ -299,7 +367,8 @@ async def test_a_client_that_stops_reading_is_cut_off_and_its_neighbours_are_ser
     long = 60_000
     scripted = engine(reply("x" * long, end=False, chunk_sizes=(8,), burst=4), context_length=100_000)
     app = create_app(deployment(scripted))
-    async with serving(app, http=with_limits(QUICK)) as url, httpx.AsyncClient(base_url=url) as http:
+    quick = with_limits(replace(PATIENT, slow_client=0.3))
+    async with serving(app, http=quick) as url, httpx.AsyncClient(base_url=url) as http:
         where = urlsplit(url)
         loop = asyncio.get_running_loop()
         with socket.socket() as lazy:
@@ -308,7 +377,7 @@ async def test_a_client_that_stops_reading_is_cut_off_and_its_neighbours_are_ser
             await loop.sock_connect(lazy, (where.hostname, where.port))
             await loop.sock_sendall(lazy, chat(stream=True, max_tokens=long, logprobs=True))
             answer = await http.post(CHAT, json={"messages": USER, "stream": True, "max_tokens": 200})
-            assert len(chunks(answer.text)) > 1
+            assert answer.text.endswith("data: [DONE]\n\n")
             await until(lambda: not (scripted.running or app.state.admission.running))
         assert len(scripted.aborted) == 1
 
@@ -328,7 +397,7 @@ async def test_a_page_of_an_allowed_origin_reads_the_answer_to_a_bug(monkeypatch
     scripted = engine()
     monkeypatch.setattr(scripted, "generate", bug)
     app = create_app(deployment(scripted, allowed_origins=(page,)))
-    async with serving(app, http=with_limits(QUICK)) as base, httpx.AsyncClient(base_url=base) as http:
+    async with serving(app, http=with_limits(PATIENT)) as base, httpx.AsyncClient(base_url=base) as http:
         granted = await http.options(CHAT, headers=preflight)
         failed = await http.post(CHAT, json={"messages": USER}, headers={"origin": page})
     assert granted.headers["access-control-allow-private-network"] == "true"
