@@ -22,7 +22,7 @@ from paraserve.api.app import create_app
 from paraserve.engines.base import EngineError
 from paraserve.engines.scripted.engine import ScriptedEngine
 from paraserve.serving.connection_limits import ConnectionLimits
-from paraserve.serving.http_protocol import HTTPConnection, with_limits
+from paraserve.serving.http_protocol import with_limits
 from paraserve.serving.request_head import MAX_HEAD_BYTES
 from tests.api.wire import CHAT, USER
 from tests.fakes.serving import serving
@@ -250,7 +250,7 @@ class Clock:
 
 @pytest.mark.parametrize(("share", "status"), [(0.9, b" 200 OK"), (1.1, b" 408 ")], ids=["trickles", "stops"])
 async def test_a_body_is_waited_for_from_piece_to_piece(share: float, status: bytes) -> None:
-    connections: list[HTTPConnection] = []
+    clocks: list[Clock] = []
     got = 0
 
     async def count(scope: Any, receive: Any, send: Any) -> None:
@@ -264,9 +264,9 @@ async def test_a_body_is_waited_for_from_piece_to_piece(share: float, status: by
 
     class Clocked(with_limits(PATIENT)):  # type: ignore[misc]
         def connection_made(self, transport: asyncio.Transport) -> None:
-            self._loop = Clock(self._loop)
+            self._loop = Clock(asyncio.get_running_loop())
             super().connection_made(transport)
-            connections.append(self)
+            clocks.append(self._loop)
 
     async with serving(count, http=Clocked) as url:
         where = urlsplit(url)
@@ -275,7 +275,7 @@ async def test_a_body_is_waited_for_from_piece_to_piece(share: float, status: by
         for piece in range(5):
             writer.write(b"x")
             await until(lambda: got > piece)  # noqa: B023 - it is awaited here
-            connections[0]._loop.advance(PATIENT.body_silence * share)
+            clocks[0].advance(PATIENT.body_silence * share)
             if share > 1:
                 break
         assert status in await asyncio.wait_for(reader.readline(), PATIENCE)

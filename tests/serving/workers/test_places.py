@@ -12,6 +12,7 @@ from paraserve.admission import AdmissionLimits, LocalAdmission
 from paraserve.protocol.errors import RequestError
 from paraserve.serving.workers.channel import Enter, Leave, Placed, Refused
 from paraserve.serving.workers.places import PlacesOfWorker, SharedAdmission
+from tests.waiting import until
 
 
 class Line:
@@ -21,6 +22,9 @@ class Line:
         self._delay = delay
         self._up: asyncio.Queue[Enter | Leave] = asyncio.Queue()
         self._down: asyncio.Queue[Placed | Refused] = asyncio.Queue()
+        self.open = asyncio.Event()
+        self.open.set()
+        """Whether answers reach the worker."""
         self.worker = SharedAdmission(self._up.put_nowait)
         self.places = PlacesOfWorker(shared, self._down.put_nowait)
         self._tasks = [asyncio.create_task(self._carry_up()), asyncio.create_task(self._carry_down())]
@@ -38,6 +42,7 @@ class Line:
         while True:
             message = await self._down.get()
             await asyncio.sleep(self._delay())
+            await self.open.wait()
             self.worker.answer(message)
 
     def cut(self) -> None:
@@ -50,9 +55,9 @@ def count(**limits: float) -> LocalAdmission:
     return LocalAdmission(AdmissionLimits(**({"running": 1, "queued": 10, "timeout": 5} | limits)))
 
 
-async def settled(shared: LocalAdmission) -> tuple[int, int]:
-    await asyncio.sleep(0.02)
-    return shared.running, shared.waiting
+async def settled(shared: LocalAdmission, running: int = 0, waiting: int = 0) -> None:
+    """Wait until as many run and wait."""
+    await until(lambda: (shared.running, shared.waiting) == (running, waiting))
 
 
 async def test_a_place_that_one_worker_gives_back_goes_to_another() -> None:
@@ -60,10 +65,10 @@ async def test_a_place_that_one_worker_gives_back_goes_to_another() -> None:
     one, two = Line(shared), Line(shared)
     leave = await one.worker.enter(None)
     waiting = asyncio.create_task(two.worker.enter(None))
-    assert await settled(shared) == (1, 1)
+    await settled(shared, 1, 1)
     leave()
     (await waiting)()
-    assert await settled(shared) == (0, 0)
+    await settled(shared)
     one.cut()
     two.cut()
 
@@ -84,13 +89,14 @@ async def test_a_refusal_reaches_the_client_as_it_would_from_a_single_process(mo
 
 async def test_a_client_that_leaves_while_its_place_is_on_the_way_gives_it_back() -> None:
     shared = count()
-    line = Line(shared, delay=lambda: 0.005)
+    line = Line(shared)
+    line.open.clear()
     asking = asyncio.create_task(line.worker.enter(None))
-    await asyncio.sleep(0.008)  # given, and not told yet
-    assert shared.running == 1
+    await settled(shared, running=1)  # given, and not told yet
     asking.cancel()
     await asyncio.wait({asking})
-    assert await settled(shared) == (0, 0)
+    line.open.set()
+    await settled(shared)
     line.cut()
 
 
@@ -101,10 +107,10 @@ async def test_a_worker_that_dies_gives_back_what_it_had_and_what_it_waited_for(
         await dying.worker.enter(b"key")
     lost = [asyncio.create_task(dying.worker.enter(b"key")) for _ in range(3)]
     waiting = asyncio.create_task(other.worker.enter(None))
-    await asyncio.sleep(0.01)
+    await settled(shared, running=2, waiting=4)
     dying.cut()
     (await waiting)()
-    assert await settled(shared) == (0, 0)
+    await settled(shared)
     for task in lost:
         task.cancel()
     other.cut()
@@ -138,8 +144,8 @@ async def test_after_any_course_of_events_nothing_is_left_and_the_limit_was_kept
         if chance.random() < 0.3:
             chance.choice(tasks).cancel()
     await asyncio.wait(tasks)
-    assert await settled(shared) == (0, 0)
+    await settled(shared)
     assert most <= 2
-    assert not any(line.worker._asked or line.places._held or line.places._waiting for line in lines)
+    await until(lambda: not any(line.worker._asked or line.places._held or line.places._waiting for line in lines))
     for line in lines:
         line.cut()

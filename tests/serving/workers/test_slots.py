@@ -18,6 +18,7 @@ from paraserve.serving.workers.slots import GIVE_UP_AFTER, LONGEST_WAIT, Workers
 from paraserve.settings import ServerSettings
 from paraserve.start_error import StartError
 from tests.serving.workers.played import Played
+from tests.waiting import PATIENCE
 
 
 class House:
@@ -47,8 +48,13 @@ class House:
             await sleep(0)
 
         monkeypatch.setattr("paraserve.serving.workers.slots.asyncio.sleep", no_wait)
-        self.turn = lambda: sleep(0.01)
+        self._sleep = sleep
         self.tasks = [asyncio.create_task(self.workers.keep(slot)) for slot in range(count)]
+
+    async def turn(self) -> None:
+        """Until what was said has had all its effects: in turns of the event loop, not in time alone."""
+        for _ in range(20):
+            await self._sleep(0.0005)
 
     async def _spawn(self) -> Any:
         worker = Played()
@@ -117,7 +123,7 @@ async def test_a_worker_whose_event_loop_stops_is_killed_and_replaced(
     monkeypatch.setattr(pulse, "LOOK_SECONDS", 0.02)
     await house.until_ready()
     first, second = house.came
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while not first.signals:
             second.say(Beat(False))
             await house.turn()
