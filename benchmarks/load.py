@@ -22,14 +22,14 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
 import uvloop
 from load_client import Reply, Target, run_load
-from load_scenarios import SCENARIOS, script
+from load_scenarios import PATHS, SCENARIOS, Api, script
 from load_servers import ServerProcess, floor_command, free_port, model_at, paraserve_command, served
 
 from paraserve.engines.base import EngineRequest, Sampling
@@ -47,7 +47,9 @@ class Row:
     in_step: tokens of all streams come at the same moments, as from an engine that decodes a batch; else each stream
         has moments of its own, the worst that can be.
     requests: in one run; enough that CPU time, which the system counts in steps of 10 ms, says something.
-    limit: the target: how many times the floor, or microseconds.
+    api: whose request it is; beside another than chat's, the same as chat is measured in turns with it.
+    store: whether the response is stored.
+    ratio, microseconds, of_chat: the target: how many times the floor, microseconds, or how many times chat.
     """
 
     name: str
@@ -60,6 +62,9 @@ class Row:
     requests: int = 64
     ratio: float | None = None
     microseconds: float | None = None
+    api: Api = "chat"
+    store: bool = False
+    of_chat: float | None = None
 
     @property
     def per_token(self) -> bool:
@@ -67,6 +72,19 @@ class Row:
 
 
 # ruff: noqa: E501 - a table
+def _rows_of(name: str, api: Api) -> tuple[Row, ...]:
+    return (
+        Row(f"{name}: plain, 64 streams, 5 ms", "plain", pace=0.005, requests=128, api=api, of_chat=1.2),
+        Row(f"{name}: reasoning, 64 streams, 5 ms", "reasoning", pace=0.005, requests=128, api=api, of_chat=1.2),
+        Row(f"{name}: GLM call, 64 streams, 5 ms", "glm-call", pace=0.005, requests=128, api=api, of_chat=1.2),
+        Row(f"{name}: plain, one token a turn, full speed", "plain", requests=1024, api=api, of_chat=1.2),
+        Row(f"{name}: plain, full speed, 16 at once", "plain", burst=16, requests=2048, api=api, of_chat=1.2),
+        Row(
+            f"{name}: small, not streamed", "small", tokens=8, burst=16, streams=16, requests=8000, api=api, of_chat=1.2
+        ),
+    )
+
+
 ROWS = (
     Row("plain, 64 streams, 5 ms", "plain", pace=0.005, requests=128, ratio=1.4),
     Row("plain, 64 streams, 5 ms, spread", "plain", pace=0.005, in_step=False, requests=128, ratio=1.4),
@@ -91,6 +109,9 @@ ROWS = (
     Row("small, not streamed", "small", tokens=8, burst=16, streams=16, requests=8000, microseconds=100.0),
     Row("1,200-token prompt, 5 tools, not streamed", "1200-token prompt, 5 tools", tokens=8, burst=16, streams=16, requests=3000, microseconds=330.0),
     Row("200 KB prompt, not streamed", "200 KB prompt", tokens=8, burst=16, streams=4, requests=40),
+    *_rows_of("Responses", "responses"),
+    *_rows_of("Messages", "messages"),
+    Row("Responses: small, not streamed, stored", "small", tokens=8, burst=16, streams=16, requests=8000, api="responses", store=True),
 )  # fmt: skip
 
 
@@ -108,7 +129,7 @@ RUN_SECONDS = 120.0
 
 
 def measure(server: ServerProcess, target: Target, row: Row) -> Run:
-    request = target.request("/v1/chat/completions", SCENARIOS[row.scenario].body())
+    request = target.request(PATHS[row.api], SCENARIOS[row.scenario].body(row.api, store=row.store))
     before, began = server.cpu() if server.pid else 0.0, time.monotonic()
     load = run_load(target, request, streams=row.streams, requests=row.requests)
     try:
@@ -144,30 +165,36 @@ class Bench:
             floor = stack.enter_context(
                 served(floor_command(floor_port, len(ids), row.pace, in_step=row.in_step), floor_port)
             )
-            sides = [(floor, Target(floor.url)), (ours, Target(ours.url))]
+            sides = [(floor, Target(floor.url), row), (ours, Target(ours.url), row)]
+            if row.api != "chat":
+                sides.append((ours, Target(ours.url), replace(row, api="chat")))
             if self._against is not None:
-                sides.append(self._against)
-            for server, target in sides:  # caches, pools and lazy imports
-                warm = Row("", row.scenario, requests=row.streams, streams=row.streams)
-                measure(server, target, warm)
+                sides.append((*self._against, row))
+            for server, target, asked in sides:  # caches, pools and lazy imports
+                measure(server, target, replace(asked, requests=row.streams))
             costs: list[list[float]] = [[] for _ in sides]
             first: list[float] = []
             for _ in range(self._runs):
-                for side, (server, target) in enumerate(sides):
-                    run = measure(server, target, row)
+                for side, (server, target, asked) in enumerate(sides):
+                    run = measure(server, target, asked)
                     costs[side].append(run.cost)
                     if side == 1:
                         first += [reply.first for reply in run.replies]
             medians = [statistics.median(side) for side in costs]
             cells = [f"{medians[0]:.1f}", f"{medians[1]:.1f} ({min(costs[1]):.1f}–{max(costs[1]):.1f})"]
             cells += [f"{medians[1] / medians[0]:.2f}", _target(row, medians), f"{ours.resident() / 2**20:.0f}"]
-            cells += [f"{median:.1f}" if median else "–" for median in medians[2:]]
+            peer = medians[-1] if self._against is not None else 0.0
+            cells += [f"{peer:.1f}" if peer else "–"] if self._against is not None else []
         return f"| {row.name} | " + " | ".join(cells) + " |"
 
 
 def _target(row: Row, medians: Sequence[float]) -> str:
     if row.ratio is not None:
         return f"{'met' if medians[1] <= row.ratio * medians[0] else 'missed'}: ≤ {row.ratio} x floor"
+    if row.api != "chat":
+        of_chat = f"{medians[1] / medians[2]:.2f} x chat"
+        met = "–" if row.of_chat is None else "met" if medians[1] <= row.of_chat * medians[2] else "missed"
+        return f"{met}: {of_chat}" + (f" ≤ {row.of_chat}" if row.of_chat else "")
     if row.microseconds is not None:
         return f"{'met' if medians[1] <= row.microseconds else 'missed'}: ≤ {row.microseconds:g} µs"
     return "–"

@@ -17,9 +17,10 @@ from urllib.parse import urlsplit
 
 import httptools
 
-_FIRST_TEXT = re.compile(rb'"(?:content|reasoning_content|arguments|text)":\s?"[^"]|^x')
-_USAGE = re.compile(rb'"completion_tokens":\s?(\d+)')
-_TAIL = 2048
+_FIRST_TEXT = re.compile(rb'"(?:content|reasoning_content|arguments|text|thinking|partial_json|delta)":\s?"[^"]|^x')
+_USAGE = re.compile(rb'"(?:completion|output)_tokens":\s?(\d+)')
+_TAIL = 8192
+"""Bytes that are looked through for the usage: behind it a response of the Responses API echoes the request's tools."""
 
 
 @dataclass(slots=True)

@@ -18,6 +18,13 @@ from paraserve.tokenizers.base import Tokenizer
 from tests.formats.render import Call, render
 
 Kind = Literal["text", "reasoning", "call", "calls"]
+Api = Literal["chat", "responses", "messages"]
+
+PATHS: Mapping[Api, str] = {
+    "chat": "/v1/chat/completions",
+    "responses": "/v1/responses",
+    "messages": "/v1/messages",
+}
 
 WORDS = (
     " the model answers with words of the usual length, and then a list:\n- one\n- two (of 3)\n\n"
@@ -51,8 +58,24 @@ class Scenario:
     tools: bool = False
     prompt_bytes: int = 100
 
-    def body(self) -> dict[str, Any]:
-        """The request, without the model's name."""
+    def body(self, api: Api = "chat", *, store: bool = False) -> dict[str, Any]:
+        """The request in the words of an API, without the model's name."""
+        chat = self._chat()
+        if api == "chat":
+            return chat
+        messages, limit, functions = (
+            chat["messages"],
+            chat["max_tokens"],
+            [t["function"] for t in chat.get("tools", ())],
+        )
+        if api == "messages":
+            tools = [{**function, "input_schema": function["parameters"]} for function in functions]
+            return {"messages": messages, "max_tokens": limit, "tools": tools, "stream": self.stream}
+        tools = [{"type": "function", **function} for function in functions]
+        asked = {"input": messages, "max_output_tokens": limit, "tools": tools}
+        return {**asked, "stream": self.stream, "store": store}
+
+    def _chat(self) -> dict[str, Any]:
         text = "".join(itertools.islice(itertools.cycle(SENTENCE), self.prompt_bytes))
         body: dict[str, Any] = {"messages": [{"role": "user", "content": text}], "max_tokens": 20_000}
         if self.stream:

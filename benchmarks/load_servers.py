@@ -123,7 +123,8 @@ def paraserve_command(port: int, script: Path, flags: Sequence[str]) -> list[str
         *(sys.executable, "-m", "paraserve", "serve", "--port", str(port), "--log-level", "warning"),
         *("--engine", "scripted", "--engine-script", str(script), "--model-path", str(model)),
         *("--tokenizer-path", str(default_model_path())),
-        *("--chat-template", str(_HERE / "chat_template.jinja"), *flags),
+        *("--chat-template", str(_HERE / "chat_template.jinja")),
+        *("--response-store", str(model / "responses.db"), *flags),
     ]
 
 

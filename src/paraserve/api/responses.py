@@ -194,11 +194,12 @@ class ResponsesTurn(ChatTurn):
 
     def _storing(self, run: RunReply, fold: ResponsesFold) -> RunReply:
         """The run, which ends when the response is stored."""
+        if not self.stores:
+            return run
 
         async def stored(take: Take) -> None:
             await run(take)
-            if self.stores:
-                await self._store(fold)
+            await self._store(fold)
 
         return stored
 

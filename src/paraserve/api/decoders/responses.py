@@ -245,10 +245,16 @@ def name_places(error: RequestError, places: Sequence[str], tool_places: Sequenc
 
 
 def _reply_fields(sent: ResponsesRequest) -> dict[str, Any]:
-    same = ("stream", "temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty", "seed", "user")
     logprobs = bool(sent.top_logprobs) or LOGPROBS in (sent.include or ())
     return {
-        **{name: getattr(sent, name) for name in same},
+        "stream": sent.stream,
+        "temperature": sent.temperature,
+        "top_p": sent.top_p,
+        "top_k": sent.top_k,
+        "presence_penalty": sent.presence_penalty,
+        "frequency_penalty": sent.frequency_penalty,
+        "seed": sent.seed,
+        "user": sent.user,
         "max_completion_tokens": sent.max_output_tokens,
         "logprobs": logprobs or None,
         "top_logprobs": sent.top_logprobs if logprobs else None,

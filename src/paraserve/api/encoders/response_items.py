@@ -84,12 +84,8 @@ class Item:
     def text(self) -> str:
         return "".join(self.texts)
 
-    @property
-    def begun(self) -> OutputItem:
-        """What it is when it opens."""
-        return Item(self.form, self.index, self.kind, self.call).wire(empty=True)
-
     def wire(self, *, empty: bool = False) -> OutputItem:
+        """``empty``: as it is when it opens."""
         text, status = self.text, self.status
         if self.kind == "message":
             return OutputMessage(

@@ -1,8 +1,8 @@
 """Reply events as OpenAI's ``response`` and its stream of events.
 
-Both are made of the same `Items`; the last event of a stream holds the whole response. A frame of text is a prefix, a
-number and the text. Invariant: each event that opens an item, a part or a response has the one that closes it, but for
-a call that did not become whole.
+Both are made of the same `Items`; the last event of a stream holds the whole response. A frame of text is prepared once
+an item, with places for the text and the number. Invariant: each event that opens an item, a part or a response has the
+one that closes it, but for a call that did not become whole.
 """
 
 from __future__ import annotations
@@ -131,24 +131,33 @@ class ResponsesStream:
 
     def __init__(self, form: ResponseForm) -> None:
         self._form = form
-        self._watcher = Watcher(self._opened, self._grown, self._closed)
-        self.fold = ResponsesFold(form, self._watcher)
+        self.fold = ResponsesFold(form, Watcher(self._opened, self._grown, self._closed))
         self._number = 0
         self._frames: list[bytes] = []
+        self._parts: Sequence[tuple[_Part, bytes]] = ()
+        """Of the open item, and where each stands; a call has none."""
         self._growing: Item | None = None
-        self._tail = b""
-        self._prefixes: tuple[bytes, ...] = ()
-        """Of the frames that tell of more text of one item."""
+        self._keep: Callable[[str], None]
+        """Adds to the text of that item."""
+        self._more = b""
+        """The frames that tell of more text of that item, with places for the text and their numbers."""
+        self._twice = False
+        """Whether they are two: reasoning that is shown as a summary as well."""
         self._plain: type[FormatEvent] | None = None
         """What only adds to the text of that item, as most events do."""
 
     def begin(self) -> bytes:
-        response = self._form.response
-        return self._event("created", response=response) + self._event("in_progress", response=response)
+        response = b'"response":' + _json(self._form.response)
+        return self._event(b"created", response) + self._event(b"in_progress", response)
 
     def encode(self, event: ReplyEvent) -> bytes:
-        if type(event) is ReplyDelta and len(event.events) == 1 and type(event.events[0]) is self._plain:
-            return self._more(event.events[0])
+        if type(event) is ReplyDelta and len(event.events) == 1 and type(only := event.events[0]) is self._plain:
+            text: str = only.arguments if type(only) is ToolCallDelta else only.text  # type: ignore[union-attr]
+            self._keep(text)
+            if self._twice:
+                return self._delta(text)
+            self._number = 1 + (number := self._number)
+            return self._more % (_json(text), number)
         self.fold.take(event)
         frames = self._frames[0] if len(self._frames) == 1 else b"".join(self._frames)
         self._frames.clear()
@@ -156,66 +165,61 @@ class ResponsesStream:
 
     def end(self) -> bytes:
         response = self.fold.whole()
-        return self._event(response.status, response=response)
+        return self._event(response.status.encode(), b'"response":' + _json(response))
 
     def failure(self, error: RequestError) -> bytes:
-        return self._event("failed", response=self.fold.failed(error))
+        return self._event(b"failed", b'"response":' + _json(self.fold.failed(error)))
 
-    def _event(self, name: str, /, **fields: Any) -> bytes:
-        number, self._number = self._number, self._number + 1
-        name = f"response.{name}"
-        payload = _json({"type": name, "sequence_number": number, **fields})
-        return b"event: %b\ndata: %b\n\n" % (name.encode(), payload)
+    def _event(self, name: bytes, fields: bytes) -> bytes:
+        self._number = 1 + (number := self._number)
+        return _EVENT % (name, name, number, fields)
 
-    def _say(self, name: str, /, **fields: Any) -> None:
-        self._frames.append(self._event(name, **fields))
+    def _say(self, name: bytes, fields: bytes) -> None:
+        self._frames.append(self._event(name, fields))
 
     def _opened(self, item: Item) -> None:
         self._growing = self._plain = None
-        self._say("output_item.added", output_index=item.index, item=item.begun)
-        for part in self._parts(item):
-            self._say(f"{part.name}.added", **part.place(item), part=part.type(""))
+        place = _place(item)
+        self._parts = [(part, b'%b,"%b":0' % (place, part.index)) for part in self._parts_of(item)]
+        self._say(b"output_item.added", b'"output_index":%d,"item":%b' % (item.index, _json(item.wire(empty=True))))
+        for part, where in self._parts:
+            self._say(part.name + b".added", b'%b,"part":%b' % (where, _json(part.type(""))))
 
     def _grown(self, item: Item, text: str, logprobs: Sequence[TokenLogprobEntry]) -> None:
+        if logprobs:
+            ((part, place),) = self._parts
+            fields = b'%b,"delta":%b,"logprobs":%b' % (place, _json(text), _json(logprobs))
+            self._say(part.text + b".delta", fields)
+            return
         if self._growing is not item:
-            self._growing = item
-            parts = self._parts(item)
-            self._prefixes = tuple(_prefix(f"{part.text}.delta", part.place(item)) for part in parts) or (
-                _prefix(f"{_CALL_TEXTS[item.kind][0]}.delta", _place(item)),
-            )
-            self._tail = b',"logprobs":[]}\n\n' if item.kind == "message" else b"}\n\n"
+            self._growing, self._keep = item, item.texts.append
+            told = [(part.text, place) for part, place in self._parts] or [(_CALL_TEXTS[item.kind][0], _place(item))]
+            tail = b',"logprobs":[]' if item.kind == "message" else b""
+            self._more = b"".join(_delta_frame(name, place, tail) for name, place in told)
+            self._twice = len(told) == 2
             self._plain = None if self._form.items.logprobs else _PLAIN.get(item.kind)
-        tail = self._tail if not logprobs else b',"logprobs":%b}\n\n' % _json(logprobs)
-        self._frames += [self._delta(prefix, text, tail) for prefix in self._prefixes]
+        self._frames.append(self._delta(text))
 
-    def _more(self, event: FormatEvent) -> bytes:
-        """The frames of an event that comes alone and only adds to the text that grows."""
-        assert self._growing is not None
-        text: str = event.arguments if type(event) is ToolCallDelta else event.text  # type: ignore[union-attr]
-        self._growing.texts.append(text)
-        if len(self._prefixes) == 1:
-            return self._delta(self._prefixes[0], text, self._tail)
-        return b"".join([self._delta(prefix, text, self._tail) for prefix in self._prefixes])
-
-    def _delta(self, prefix: bytes, text: str, tail: bytes) -> bytes:
-        number = self._number
-        self._number = number + 1
-        return b'%b%d,"delta":%b%b' % (prefix, number, _json(text), tail)
+    def _delta(self, text: str) -> bytes:
+        """What tells of more text of the item that grows."""
+        shown, number = _json(text), self._number
+        self._number += 1 + self._twice
+        return self._more % ((shown, number, shown, number + 1) if self._twice else (shown, number))
 
     def _closed(self, item: Item) -> None:
         self._growing = self._plain = None
-        whole, text = item.wire(), item.text
+        whole, text, shown = item.wire(), item.text, _json(item.text)
         if isinstance(whole, OutputFunctionCall | OutputCustomToolCall):
             name, field = _CALL_TEXTS[item.kind]
-            self._say(f"{name}.done", **_place(item), name=whole.name, **{field: text})
-        logprobs = {"logprobs": item.logprobs} if item.kind == "message" else {}
-        for part in self._parts(item):
-            self._say(f"{part.text}.done", **part.place(item), text=text, **logprobs)
-            self._say(f"{part.name}.done", **part.place(item), part=part.type(text, **logprobs))
-        self._say("output_item.done", output_index=item.index, item=whole)
+            self._say(name + b".done", b'%b,"name":%b,"%b":%b' % (_place(item), _json(whole.name), field, shown))
+        logprobs = b',"logprobs":' + _json(item.logprobs) if item.kind == "message" else b""
+        for part, place in self._parts:
+            closed = part.type(text, [], item.logprobs) if item.logprobs else part.type(text)
+            self._say(part.text + b".done", b'%b,"text":%b%b' % (place, shown, logprobs))
+            self._say(part.name + b".done", b'%b,"part":%b' % (place, _json(closed)))
+        self._say(b"output_item.done", b'"output_index":%d,"item":%b' % (item.index, _json(whole)))
 
-    def _parts(self, item: Item) -> Sequence[_Part]:
-        """A call has none."""
+    def _parts_of(self, item: Item) -> Sequence[_Part]:
         if item.kind == "reasoning":
             return (_THOUGHT, _SUMMARY) if self._form.items.summaries else (_THOUGHT,)
         return (_ANSWER,) if item.kind == "message" else ()
@@ -225,21 +229,18 @@ class ResponsesStream:
 class _Part:
     """What the events of one part of an item are called, and what it is."""
 
-    name: str
-    text: str
-    index: str
+    name: bytes
+    text: bytes
+    index: bytes
     type: Callable[..., OutputText | ReasoningText | SummaryText]
 
-    def place(self, item: Item) -> dict[str, Any]:
-        return {**_place(item), self.index: 0}
 
-
-_ANSWER = _Part("content_part", "output_text", "content_index", OutputText)
-_THOUGHT = _Part("content_part", "reasoning_text", "content_index", ReasoningText)
-_SUMMARY = _Part("reasoning_summary_part", "reasoning_summary_text", "summary_index", SummaryText)
+_ANSWER = _Part(b"content_part", b"output_text", b"content_index", OutputText)
+_THOUGHT = _Part(b"content_part", b"reasoning_text", b"content_index", ReasoningText)
+_SUMMARY = _Part(b"reasoning_summary_part", b"reasoning_summary_text", b"summary_index", SummaryText)
 _CALL_TEXTS = {
-    "function_call": ("function_call_arguments", "arguments"),
-    "custom_tool_call": ("custom_tool_call_input", "input"),
+    "function_call": (b"function_call_arguments", b"arguments"),
+    "custom_tool_call": (b"custom_tool_call_input", b"input"),
 }
 
 
@@ -249,12 +250,14 @@ _PLAIN: Mapping[Kind, type[FormatEvent]] = {
     "function_call": ToolCallDelta,
 }
 
-
-def _place(item: Item) -> dict[str, Any]:
-    return {"item_id": item.id, "output_index": item.index}
+_EVENT = b'event: response.%b\ndata: {"type":"response.%b","sequence_number":%d,%b}\n\n'
 
 
-def _prefix(name: str, place: dict[str, Any]) -> bytes:
-    name = f"response.{name}"
-    fields = _json({"type": name, **place})
-    return b'event: %b\ndata: %b,"sequence_number":' % (name.encode(), fields[:-1])
+def _place(item: Item) -> bytes:
+    return b'"item_id":"%b","output_index":%d' % (item.id.encode(), item.index)
+
+
+def _delta_frame(name: bytes, place: bytes, tail: bytes) -> bytes:
+    """No name or id has a percent sign."""
+    head = b'event: response.%b.delta\ndata: {"type":"response.%b.delta",%b,"delta":' % (name, name, place)
+    return b'%b%%b%b,"sequence_number":%%d}\n\n' % (head, tail)
