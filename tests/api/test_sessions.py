@@ -26,7 +26,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 RULES = ("You are a coding agent.", "Files may be written in the project.")
 ASKED = ("Fix the sum in add.py — it is off by one.", "Now write a test.")
-COMMAND = {"type": "object", "properties": {"cmd": {"type": "string"}}, "required": ["cmd"]}
+COMMAND = {"type": "object", "properties": {"cmd": {"type": "string", "maxLength": 60}}, "required": ["cmd"]}
 INPUT = {
     "type": "object",
     "properties": {"input": {"type": "string"}},
