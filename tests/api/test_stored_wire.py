@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +9,25 @@ import httpx
 import pytest
 
 from paraserve.api import background, shelf
+from paraserve.api.encoders.responses import ResponsesFold
+from paraserve.deployment import Deployment
 from paraserve.engines.base import EngineError
+from paraserve.observability.logs import FIELDS
 from tests.api.responses_kit import accumulated, events
 from tests.api.test_responses_wire import HI, LIST, SHOWS_THOUGHTS, call, post, result
 from tests.api.wire import CHAT
+from tests.observability.scrape import scrape
 from tests.toy import client, deployment, engine, reply
-from tests.waiting import PATIENCE
+from tests.waiting import until
 
 RESPONSES = "/v1/responses"
 CONVERSATIONS = "/v1/conversations"
 KEYS = {"api_key": ("first", "second")}
 
 
-async def until(done: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not await done():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+async def ended(served: Deployment) -> None:
+    """When nothing runs in the background."""
+    await until(lambda: not served.background)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -166,23 +167,17 @@ async def test_without_a_store_what_needs_one_is_refused() -> None:
 
 
 async def test_a_reply_in_the_background_is_polled_to_its_end() -> None:
-    served = deployment(engine(reply("Hi there.", delay=0.01)))
+    served = deployment(engine(reply("Hi there.")))
     async with client(served) as http:
         queued = (await post(http, background=True)).json()
         assert (queued["status"], queued["background"], queued["output"]) == ("queued", True, [])
         path = f"{RESPONSES}/{queued['id']}"
-
-        async def ended() -> bool:
-            return (await http.get(path)).json()["status"] not in ("queued", "in_progress")
-
-        running = await post(http, previous_response_id=queued["id"])
-        await until(ended)
+        await ended(served)
         body = (await http.get(path)).json()
         after = await post(http, previous_response_id=queued["id"])
-    assert (running.status_code, after.status_code) == (400, 200)
+    assert after.status_code == 200
     assert body["status"] == "completed"
     assert body["output"][0]["content"][0]["text"] == "Hi there."
-    assert not served.background
 
 
 async def test_a_reply_in_the_background_is_cancelled_at_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,33 +185,72 @@ async def test_a_reply_in_the_background_is_cancelled_at_the_engine(monkeypatch:
     scripted = engine(reply("Hi there.", hang_after=2))
     served = deployment(scripted)
     async with client(served) as http:
-        path = f"{RESPONSES}/{(await post(http, background=True)).json()['id']}"
+        id = (await post(http, background=True)).json()["id"]
+        path = f"{RESPONSES}/{id}"
+        running = await post(http, previous_response_id=id)
+        assert (running.status_code, running.json()["error"]["param"]) == (400, "previous_response_id")
+        await until(lambda: scripted.running)
         assert (await http.post(f"{path}/cancel")).json()["status"] == "cancelled"
-
-        async def gone() -> bool:
-            return not served.background
-
-        await until(gone)
+        await ended(served)
+        assert not scripted.running
         assert (await http.get(path)).json()["status"] == "cancelled"
         assert (await http.post(f"{path}/cancel")).json()["status"] == "cancelled"
+
+
+async def test_a_reply_in_the_background_is_counted_when_it_has_ended_and_has_a_line_of_its_own(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its request ended before: that is counted once, and has made nothing."""
+    served = deployment(engine(reply("<think>ab</think>c", cached_tokens=2)))
+    where = {"endpoint": RESPONSES, "model": "toy"}
+    with caplog.at_level("INFO", "paraserve.requests"):
+        async with client(served) as http:
+            path = f"{RESPONSES}/{(await post(http, background=True)).json()['id']}"
+            await ended(served)
+            usage = (await http.get(path)).json()["usage"]
+            seen = await scrape(http)
+    assert seen.value("requests_total", **where) == 1
+    assert seen.value("completion_tokens_total", **where) == usage["output_tokens"] > 0
+    assert seen.value("prompt_tokens_total", **where) == usage["input_tokens"]
+    assert seen.value("cached_prompt_tokens_total", **where) == 2
+    assert seen.value("request_duration_seconds_count", **where) == 1
+    assert seen.value("requests_in_flight") == 1, "the scrape itself"
+    lines = [getattr(line, FIELDS) for line in caplog.records]
+    told = [line for line in lines if line["endpoint"] == RESPONSES]
+    assert [line.get("completion_tokens") for line in told] == [None, usage["output_tokens"]]
+
+
+async def test_a_bug_in_the_background_is_logged_and_the_response_has_failed(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: ResponsesFold, event: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(ResponsesFold, "take", broken)
+    served = deployment(engine())
+    async with client(served) as http:
+        path = f"{RESPONSES}/{(await post(http, background=True)).json()['id']}"
+        await ended(served)
+        body = (await http.get(path)).json()
+        seen = await scrape(http)
+    assert (body["status"], body["error"]["code"]) == ("failed", "server_error")
+    assert seen.value("request_errors_total", code="internal_error") == 1
+    assert any(line.exc_info and "a bug" in str(line.exc_info[1]) for line in caplog.records)
 
 
 @pytest.mark.parametrize("how", ["engine", "stop"])
 async def test_a_reply_in_the_background_that_fails_says_so(how: str) -> None:
     gone = EngineError(502, "engine_disconnected", "The engine is gone.")  # type: ignore[arg-type]
     broken = reply("Hi", error=gone, error_after=1) if how == "engine" else reply("Hi", hang_after=1)
-    served = deployment(engine(broken))
+    scripted = engine(broken)
+    served = deployment(scripted)
     async with client(served) as http:
         path = f"{RESPONSES}/{(await post(http, background=True)).json()['id']}"
-
-        async def in_progress() -> bool:
-            return (await http.get(path)).json()["status"] != "queued"
-
-        await until(in_progress)
         if how == "stop":
+            await until(lambda: scripted.running)
             for task in served.background:
                 task.cancel()
-        await asyncio.wait(served.background or {asyncio.ensure_future(asyncio.sleep(0))})
+        await ended(served)
         body = (await http.get(path)).json()
     assert (body["status"], body["error"]["code"]) == ("failed", "server_error")
 
@@ -244,3 +278,12 @@ async def test_what_cannot_be_together_is_refused(param: str, fields: dict[str, 
     async with client(deployment(engine())) as http:
         response: httpx.Response = await post(http, **fields)
     assert (response.status_code, response.json()["error"]["param"]) == (400, param)
+
+
+async def test_a_stored_response_is_not_streamed_again() -> None:
+    async with client(deployment(engine())) as http:
+        path = f"{RESPONSES}/{(await post(http)).json()['id']}"
+        for asked in ({"stream": "true"}, {"stream": "true", "starting_after": "3"}):
+            response = await http.get(path, params=asked)
+            assert (response.status_code, response.json()["error"]["param"]) == (400, "stream")
+        assert (await http.get(path, params={"stream": "false"})).status_code == 200

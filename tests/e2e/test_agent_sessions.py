@@ -1,4 +1,4 @@
-"""Five turns of an agent's loop on the real model, over each API: what was read in a turn is not read again in the next."""
+"""Five turns of an agent's loop on the real model, over each API: what was read in a turn is not read again later."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """A reply that runs without a client: what becomes of it is in the store.
 
 While it runs it says so to the store, where any server sees that it does, and sees itself that it was cancelled.
-Invariant: what it ends as is stored, however it ends, but for a server that is killed and a store that is away.
+Invariant: what it ends as is stored and on its record, however it ends, but for a server that is killed and a store
+that is away.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from paraserve.api.replies import RunReply
 from paraserve.api.shelf import BEAT_SECONDS, Kept, Shelf
 from paraserve.engines.base import EngineError
 from paraserve.generation.events import ReplyEvent
+from paraserve.observability.record import RequestRecord
 from paraserve.protocol.errors import RequestError
 from paraserve.protocol.responses import Item, ResponseObject
 
@@ -26,7 +28,8 @@ log = logging.getLogger(__name__)
 
 
 class BackgroundReply:
-    def __init__(self, shelf: Shelf, fold: ResponsesFold, input: list[Item], kept: Kept) -> None:
+    def __init__(self, shelf: Shelf, fold: ResponsesFold, input: list[Item], kept: Kept, record: RequestRecord) -> None:
+        self._record = record
         self._shelf = shelf
         self._fold = fold
         self._input = input
@@ -37,16 +40,19 @@ class BackgroundReply:
         await self._shelf.put(response, self._input, self._kept, running=running)
 
     async def run(self, run: RunReply, enter: Callable[[], Awaitable[Leave]]) -> None:
-        work = asyncio.ensure_future(self._ended(run, enter))
+        work = asyncio.ensure_future(self._work(run, enter))
         try:
             while not (await asyncio.wait({work}, timeout=BEAT_SECONDS))[0]:
                 if not await self._goes_on():
+                    self._record.leave()
                     return
+            outcome = self._outcome(work)
             if await self._goes_on():
-                await self.put(work.result())
+                await self.put(outcome)
         except RequestError as error:
             log.warning("a response in the background was not stored: %s", error.message)
         except asyncio.CancelledError:
+            self._record.stop()
             await self.put(self._fold.failed(stopping()))
             raise
         finally:
@@ -57,21 +63,27 @@ class BackgroundReply:
     async def _goes_on(self) -> bool:
         return await self._shelf.beat(self._fold.form.response.id)
 
-    async def _ended(self, run: RunReply, enter: Callable[[], Awaitable[Leave]]) -> ResponseObject:
-        """What the reply ended as."""
+    async def _work(self, run: RunReply, enter: Callable[[], Awaitable[Leave]]) -> ResponseObject:
+        leave = await enter()
         try:
-            leave = await enter()
-            try:
-                await self.put(msgspec.structs.replace(self._fold.form.response, status="in_progress"), running=True)
-                await run(self._take)
-            finally:
-                leave()
-        except (EngineError, RequestError) as error:
-            return self._fold.failed(as_request_error(error))
-        except Exception:
-            log.exception("a response in the background failed")
-            return self._fold.failed(internal_error())
+            await self.put(msgspec.structs.replace(self._fold.form.response, status="in_progress"), running=True)
+            await run(self._take)
+        finally:
+            leave()
         return self._fold.whole()
+
+    def _outcome(self, work: asyncio.Future[ResponseObject]) -> ResponseObject:
+        """What the reply ended as; a bug fails it and nothing else."""
+        error = work.exception()
+        if error is None:
+            return work.result()
+        if isinstance(error, EngineError | RequestError):
+            failure = as_request_error(error)
+        else:
+            log.error("a response in the background failed", exc_info=error)
+            failure = internal_error()
+        self._record.fail(failure.status, failure.code)
+        return self._fold.failed(failure)
 
     def _take(self, events: Sequence[ReplyEvent]) -> None:
         for event in events:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
 
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -86,6 +87,20 @@ class Observed:
                 self._metrics.end(record)
             finally:  # whatever a number in it is, a request leaves its line
                 self._log.write(record)
+
+
+async def observe_behind(
+    record: RequestRecord, reply: Coroutine[Any, Any, None], metrics: Metrics, request_log: RequestLog
+) -> None:
+    """Run what a request leaves behind. It is counted and has a line of its own, both when it has ended."""
+    try:
+        with metrics.behind(record):
+            try:
+                await reply
+            finally:
+                record.close()
+    finally:
+        request_log.write(record)
 
 
 def _id_of(scope: Scope) -> str:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from paraserve.admission import Admission
+from paraserve.admission import Admission, Leave
 from paraserve.api.background import BackgroundReply
 from paraserve.api.body import json_response, read_body
 from paraserve.api.chat import ChatTurn
@@ -24,6 +24,7 @@ from paraserve.api.encoders.response_items import ItemForm
 from paraserve.api.encoders.responses import ResponseForm, ResponsesFold, ResponsesStream
 from paraserve.api.encoders.shape import Fold, ReplyShape, StreamEncoder
 from paraserve.api.keys import caller_of
+from paraserve.api.observed import observe_behind
 from paraserve.api.replies import RunReply, prepared
 from paraserve.api.sealed import Seal
 from paraserve.api.shelf import Kept, Shelf, own_items
@@ -219,11 +220,16 @@ class ResponsesTurn(ChatTurn):
         """Answered at once; what becomes of it is in the store. Raises `RequestError` (503)."""
         assert self._shelf is not None
         queued = msgspec.structs.replace(fold.form.response, status="queued")
-        reply = BackgroundReply(self._shelf, fold, own_items(self.sent.input, queued.id), self._kept)
+        record, state = self.record.detached(), self.http.app.state
+        reply = BackgroundReply(self._shelf, fold, own_items(self.sent.input, queued.id), self._kept, record)
         await reply.put(queued, running=True)
-        admission: Admission = self.http.app.state.admission
-        enter = partial(admission.enter, caller_of(self.http.scope))
-        task = asyncio.ensure_future(reply.run(run, enter))
+        admission: Admission = state.admission
+
+        async def enter() -> Leave:
+            with state.metrics.waiting():
+                return await admission.enter(caller_of(self.http.scope))
+
+        task = asyncio.ensure_future(observe_behind(record, reply.run(run, enter), state.metrics, state.request_log))
         self.deployment.background.add(task)
         task.add_done_callback(self.deployment.background.discard)
         return json_response(queued, headers=self.headers)

@@ -208,16 +208,28 @@ class Metrics:
 
     def end(self, record: RequestRecord) -> None:
         """Count a request that has ended, however it did."""
-        self._running.discard(record)
         self._in_flight[record.endpoint,].dec()
         model = self.model_label(record.model)
         stream = "true" if record.stream else "false"
         policies = record.policies
         self._requests[record.endpoint, model, str(record.status), stream, policy_label(policies)].inc()
-        if record.error is not None:
-            self._errors[record.error,].inc()
         for policy in policies:
             self._policies[policy,].inc()
+        self._end_reply(record, model)
+
+    @contextmanager
+    def behind(self, record: RequestRecord) -> Iterator[None]:
+        """While a reply goes on that its request, which is counted by itself, has left behind."""
+        self._running.add(record)
+        try:
+            yield
+        finally:
+            self._end_reply(record, self.model_label(record.model))
+
+    def _end_reply(self, record: RequestRecord, model: str) -> None:
+        self._running.discard(record)
+        if record.error is not None:
+            self._errors[record.error,].inc()
         if record.runs:
             self._count_generated(record)
             self._count_prompt(record, model)

@@ -7,7 +7,7 @@ left and a whole reply leave a record alike, so that no outcome is counted by a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, Literal
 
@@ -81,6 +81,12 @@ class RequestRecord:
         """Everything is ready for the engine."""
         self.reply_id, self.runs, self._ledger, self.ready = reply_id, runs, ledger, perf_counter()
         self.prompts, self.normalizations = prompts, normalizations
+
+    def detached(self) -> RequestRecord:
+        """That of a reply which goes on when its request has been answered: what runs is its own from now on."""
+        behind = replace(self, status=200, sent={}, reply=bytearray())
+        self.runs = ()
+        return behind
 
     def answer(self, status: int, policies: str | None) -> None:
         """The head of the response goes out, with this value of the header that names policies."""
