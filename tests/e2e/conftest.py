@@ -6,10 +6,12 @@ The engine is the embedded one, unless `PARASERVE_E2E_ENGINE` has flags for anot
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import openai
@@ -24,7 +27,8 @@ import pytest
 
 from tests.waiting import PATIENCE
 
-START_SECONDS = 90
+START_SECONDS = 3 * PATIENCE
+END_SECONDS = 2 * PATIENCE
 ENGINE = tuple(shlex.split(os.environ.get("PARASERVE_E2E_ENGINE", "")))
 """Flags for another engine than the embedded one."""
 MODEL = "smollm2"
@@ -57,8 +61,9 @@ class Server:
             time.sleep(0.05)
         raise AssertionError(f"the server did not get ready:\n{self.log.read_text()}")
 
-    def wait_for_exit(self, seconds: float) -> int:
-        return self.process.wait(seconds)
+    def wait_for_exit(self) -> int:
+        """The status."""
+        return self.process.wait(END_SECONDS)
 
     def stop(self) -> None:
         if self.process.poll() is None:
@@ -69,6 +74,38 @@ class Server:
                 self.process.kill()
                 self.process.wait()
         self.log.unlink(missing_ok=True)
+
+
+def connect(url: str) -> socket.socket:
+    """A connection on which nothing is sent yet."""
+    where = urlsplit(url)
+    connected = socket.create_connection((where.hostname or "", where.port or 0), PATIENCE)
+    connected.settimeout(END_SECONDS)
+    return connected
+
+
+def request(path: str, body: dict[str, Any] | None = None, **headers: str) -> bytes:
+    """One that can be sent in one piece, and ends its connection: only what the server does decides how it ends."""
+    sent = b"" if body is None else json.dumps(body).encode()
+    method = "GET" if body is None else "POST"
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "Connection: close", f"Content-Length: {len(sent)}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode() + sent
+
+
+def answer_of(connected: socket.socket) -> bytes:
+    """All that comes until the server ends the connection."""
+    with connected:
+        return b"".join(iter(lambda: connected.recv(1 << 16), b""))
+
+
+def status_in(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
+
+
+def get(url: str, **options: Any) -> httpx.Response:
+    """On a connection of its own."""
+    return httpx.get(url, timeout=PATIENCE, **options)
 
 
 def eventually(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
@@ -83,7 +120,8 @@ def eventually(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
 @pytest.fixture(scope="session")
 def facts(server: Server) -> dict[str, Any]:
     """What the server says about its engine."""
-    return httpx.get(f"{server.url}/server_info").json()
+    info: dict[str, Any] = get(f"{server.url}/server_info").json()
+    return info
 
 
 @pytest.fixture(scope="session")
@@ -99,11 +137,13 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def client(server: Server) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60) as made:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=END_SECONDS) as made:
         yield made
 
 
 @pytest.fixture
 async def async_client(server: Server):
-    async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=120) as made:
+    async with openai.AsyncOpenAI(
+        base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=5 * END_SECONDS
+    ) as made:
         yield made

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.e2e.conftest import Server
+from tests.waiting import PATIENCE
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -19,7 +20,7 @@ def run(name: str, server: Server) -> str:
         env={**os.environ, "OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "none"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=5 * PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ import pytest
 import trustme
 
 from tests.e2e.conftest import ENGINE, Server
+from tests.waiting import PATIENCE
 
 
 def test_https_with_a_key_under_a_root_path(tmp_path: Path) -> None:
@@ -28,7 +29,7 @@ def test_https_with_a_key_under_a_root_path(tmp_path: Path) -> None:
     try:
         server.wait_until_ready()
         assert server.url.startswith("https://")
-        with httpx.Client(base_url=server.url, verify=trusting, timeout=60) as http:
+        with httpx.Client(base_url=server.url, verify=trusting, timeout=PATIENCE) as http:
             assert http.get("/llm/health").status_code == 200
             assert http.get("/llm/v1/models").status_code == 401
             http.headers["authorization"] = "Bearer sesame"
@@ -48,7 +49,7 @@ def test_https_with_a_key_under_a_root_path(tmp_path: Path) -> None:
 def test_files_that_are_not_there_are_told_before_the_model_loads(flags: tuple[str, str]) -> None:
     server = Server(*flags, *ENGINE)
     try:
-        assert server.wait_for_exit(20) == 1
+        assert server.wait_for_exit() == 1
         log = server.log.read_text()
         assert all(word in log for word in flags)
         assert "loading" not in log

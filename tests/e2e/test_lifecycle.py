@@ -16,7 +16,7 @@ import pytest
 
 from paraserve.engines.build import free_port
 from paraserve.engines.llama_cpp.embedded import default_model_path
-from tests.e2e.conftest import ENGINE, Server, eventually
+from tests.e2e.conftest import ENGINE, Server, eventually, get
 from tests.waiting import PATIENCE
 
 FAKE_SGLANG = str(Path(__file__).resolve().parents[1] / "fakes" / "sglang_program.py")
@@ -37,7 +37,7 @@ def start() -> Iterator:
 
 
 def read_stream(url: str, body: dict, lines: list[str], begun: threading.Event) -> None:
-    with httpx.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=60) as response:
+    with httpx.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=PATIENCE) as response:
         for line in response.iter_lines():
             lines.append(line)
             begun.set()
@@ -48,7 +48,7 @@ def streaming(server: Server, body: dict) -> tuple[threading.Thread, list[str]]:
     begun = threading.Event()
     thread = threading.Thread(target=read_stream, args=(server.url, body, lines, begun))
     thread.start()
-    assert begun.wait(30)
+    assert begun.wait(PATIENCE)
     return thread, lines
 
 
@@ -62,11 +62,11 @@ def test_the_ready_lines_say_what_is_served(start, facts: dict[str, Any]) -> Non
 
 
 def test_sigterm_lets_a_running_stream_end_and_exits_with_zero(start) -> None:
-    server = start("--drain-timeout", "30", *ENGINE)
+    server = start("--drain-timeout", "60", *ENGINE)
     server.wait_until_ready()
-    thread, lines = streaming(server, {**LONG, "max_tokens": 60})
+    thread, lines = streaming(server, {**LONG, "max_tokens": 40})
     server.process.send_signal(signal.SIGTERM)
-    assert server.wait_for_exit(40) == 0
+    assert server.wait_for_exit() == 0
     thread.join()
     assert lines[-2] == "data: [DONE]"
     with pytest.raises(httpx.ConnectError):
@@ -78,7 +78,7 @@ def test_a_stream_that_outlasts_the_drain_is_told_so(start) -> None:
     server.wait_until_ready()
     thread, lines = streaming(server, LONG)
     server.process.send_signal(signal.SIGTERM)
-    assert server.wait_for_exit(PATIENCE) == 0
+    assert server.wait_for_exit() == 0
     thread.join()
     assert '"code":"server_stopping"' in next(line for line in reversed(lines) if line)
     assert "data: [DONE]" not in lines
@@ -97,7 +97,7 @@ def test_a_stream_that_outlasts_the_drain_is_told_so(start) -> None:
 )
 def test_a_failed_start_is_one_line_that_says_what_to_do(start, flags: tuple[str, ...], code: int, words) -> None:
     server = start(*flags)
-    assert server.wait_for_exit(60) == code
+    assert server.wait_for_exit() == code
     log = server.log.read_text()
     assert "Traceback" not in log
     last = log.strip().splitlines()[-1]
@@ -110,7 +110,7 @@ def test_a_port_that_is_taken_is_told_before_the_model_loads(start) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         server = start("--port", str(port), *ENGINE)
-        assert server.wait_for_exit(20) == 1
+        assert server.wait_for_exit() == 1
     log = server.log.read_text()
     assert f"cannot listen on 127.0.0.1:{port}" in log
     assert "loading" not in log
@@ -121,18 +121,18 @@ def test_a_server_that_waits_for_its_engine_listens_says_so_and_serves_when_it_i
     port, engine_port = free_port(), free_port()
     where = ["--engine", "sglang", "--engine-url", f"http://127.0.0.1:{engine_port}"]
     model = ["--model-path", str(default_model_path()), "--workers", workers]
-    server = Server("--port", str(port), *where, *model, "--wait-for-engine", "60")
+    server = Server("--port", str(port), *where, *model, "--wait-for-engine", "600")
     url = f"http://127.0.0.1:{port}"
     engine: subprocess.Popen[bytes] | None = None
     try:
         assert eventually(lambda: status_of(f"{url}/health") == 503)
-        refused = httpx.post(f"{url}/v1/chat/completions", json={"messages": []})
+        refused = httpx.post(f"{url}/v1/chat/completions", json={"messages": []}, timeout=PATIENCE)
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_unhealthy")
         assert eventually(lambda: "waiting for the engine" in server.log.read_text())
         assert "ready on" not in server.log.read_text()
         engine = subprocess.Popen([sys.executable, FAKE_SGLANG, "--port", str(engine_port)])
         server.wait_until_ready()
-        assert status_of(f"{url}/health") == 200
+        assert eventually(lambda: status_of(f"{url}/health") == 200)
     finally:
         server.stop()
         if engine is not None:
@@ -143,13 +143,13 @@ def test_a_server_that_waits_for_its_engine_listens_says_so_and_serves_when_it_i
 def test_a_signal_ends_the_wait_for_an_engine_and_so_does_its_end() -> None:
     where = ["--engine", "sglang", "--engine-url", f"http://127.0.0.1:{free_port()}"]
     model = ["--model-path", str(default_model_path())]
-    stopped = Server(*where, *model, "--wait-for-engine", "60")
+    stopped = Server(*where, *model, "--wait-for-engine", "600")
     given_up = Server(*where, *model, "--wait-for-engine", "0.5")
     try:
         assert eventually(lambda: "waiting for the engine" in stopped.log.read_text())
         stopped.process.send_signal(signal.SIGTERM)
-        assert stopped.wait_for_exit(20) == 0
-        assert given_up.wait_for_exit(20) == 1
+        assert stopped.wait_for_exit() == 0
+        assert given_up.wait_for_exit() == 1
         assert given_up.log.read_text().splitlines()[-1].count("SGLang at http://127.0.0.1")
     finally:
         stopped.stop()
@@ -158,6 +158,6 @@ def test_a_signal_ends_the_wait_for_an_engine_and_so_does_its_end() -> None:
 
 def status_of(url: str) -> int | None:
     try:
-        return httpx.get(url).status_code
+        return get(url).status_code
     except httpx.TransportError:
         return None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import resource
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import httpx
 import pytest
 
 from paraserve.engines.llama_cpp.embedded import default_model_path
-from tests.e2e.conftest import Server, eventually
+from tests.e2e.conftest import Server, answer_of, connect, eventually, get, request, status_in
 from tests.fakes.serving import free_port
 
 FAKE_SGLANG = str(Path(__file__).resolve().parents[1] / "fakes" / "sglang_program.py")
@@ -33,7 +34,7 @@ def engine() -> Iterator[str]:
 
     def answers() -> bool:
         try:
-            return httpx.get(f"{url}/get_model_info").status_code == 200
+            return get(f"{url}/get_model_info").status_code == 200
         except httpx.TransportError:
             return False
 
@@ -72,44 +73,57 @@ def start(engine: str) -> Iterator[Callable[..., Server]]:
         server.stop()
 
 
-async def stream(http: httpx.AsyncClient) -> int:
-    """The status, 502 for a stream that broke off."""
-    answer = await http.post(COMPLETIONS, json=BODY)
-    return answer.status_code if answer.status_code != 200 or answer.text.endswith("[DONE]\n\n") else 502
+def sent(server: Server, *asked: bytes) -> list[socket.socket]:
+    """Connections on which each was sent, one after the other and in no time."""
+    connections = []
+    for each in asked:
+        connections.append(connect(server.url))
+        connections[-1].sendall(each)
+    return connections
+
+
+def stream_status(connection: socket.socket) -> int:
+    """502 for a stream that broke off."""
+    answer = answer_of(connection)
+    return status_in(answer) if status_in(answer) != 200 or b"[DONE]" in answer else 502
 
 
 @pytest.mark.parametrize("flags", [(), ("--workers", "2")], ids=["one process", "workers"])
-async def test_clients_beyond_the_open_files_are_told_and_health_answers(
+def test_clients_beyond_the_open_files_are_told_and_health_answers(
     start: Callable[..., Server], flags: tuple[str, ...]
 ) -> None:
+    began = time.monotonic()
     server = start(100, 100, *flags)
-    count = 80 if not flags else 240
-    async with httpx.AsyncClient(base_url=server.url, timeout=60, limits=httpx.Limits(max_connections=None)) as http:
-        streams = [asyncio.ensure_future(stream(http)) for _ in range(count)]
-        await asyncio.sleep(0.5)
-        for _ in range(20):
-            async with httpx.AsyncClient(base_url=server.url, timeout=20, verify=False) as fresh:
-                assert (await fresh.get("/health")).status_code == 200
-        statuses = await asyncio.gather(*streams)
-        assert set(statuses) == {200, 503}
-        assert statuses.count(200) >= 25
-        assert (await http.get("/health")).status_code == 200
-        assert await stream(http) == 200  # nothing of it is left
-    lines = [line for line in server.log.read_text().splitlines() if "ulimit -n" in line]
-    assert 1 <= len(lines) <= 60
+    count, processes = (240, 2) if flags else (80, 1)
+    streams = sent(server, *[request(COMPLETIONS, BODY)] * count)
+    assert eventually(lambda: shortages(server) > 0)
+    for _ in range(20):
+        assert status_in(answer_of(*sent(server, request("/health")))) == 200
+    statuses = [stream_status(connection) for connection in streams]
+    assert set(statuses) == {200, 503}
+    assert statuses.count(200) >= 25
+    assert status_in(answer_of(*sent(server, request("/health")))) == 200
+    # Nothing of it is left.
+    assert eventually(lambda: stream_status(*sent(server, request(COMPLETIONS, BODY))) == 200)
+    assert shortages(server) <= processes * (1 + time.monotonic() - began), "once a second at most"
     assert "Traceback" not in server.log.read_text()
 
 
-async def test_idle_connections_make_room_for_new_ones(start: Callable[..., Server]) -> None:
+def shortages(server: Server) -> int:
+    """How often the log says it."""
+    return server.log.read_text().count("ulimit -n")
+
+
+def test_idle_connections_make_room_for_new_ones(start: Callable[..., Server]) -> None:
     server = start(100, 100)
-    idle = [httpx.AsyncClient(base_url=server.url, timeout=20, verify=False) for _ in range(150)]
-    for http in idle:
-        answer = await http.get("/v1/models")
-        assert answer.status_code == 200
-    async with httpx.AsyncClient(base_url=server.url, timeout=20, verify=False) as fresh:
-        assert await stream(fresh) == 200
-    for http in idle:
-        await http.aclose()
+    idle = []
+    for _ in range(150):
+        idle.append(connect(server.url))
+        idle[-1].sendall(request("/v1/models").replace(b"Connection: close\r\n", b""))
+        assert idle[-1].recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+    assert stream_status(*sent(server, request(COMPLETIONS, BODY))) == 200
+    for connection in idle:
+        connection.close()
 
 
 def test_the_limit_is_raised_as_far_as_it_goes(start: Callable[..., Server]) -> None:

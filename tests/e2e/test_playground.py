@@ -17,13 +17,14 @@ from paraserve.engines.base import EngineError
 from tests.e2e.conftest import MODEL, Server
 from tests.fakes.serving import serving
 from tests.toy import deployment, engine, reply
+from tests.waiting import PATIENCE
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
-SECONDS = 60_000
+expect.set_options(timeout=1000 * PATIENCE)
 CALL = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine: apt-get install chromium")
@@ -39,6 +40,7 @@ async def browsing(url: str, *, width: int = 1440, scheme: Any = "light") -> Asy
         size = ViewportSize(width=width, height=860)
         context = await browser.new_context(base_url=url, viewport=size, color_scheme=scheme)
         page = await context.new_page()
+        page.set_default_timeout(1000 * PATIENCE)
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("request", lambda request: request.url.startswith(own) or faults.append(request.url))
         page.on("console", lambda message: "Content Security Policy" in message.text and faults.append(message.text))
@@ -60,8 +62,8 @@ async def say(page: Page, text: str) -> None:
 
 
 async def finished(page: Page) -> None:
-    await expect(page.locator(".reply:not(.running) .facts b").first).to_be_visible(timeout=SECONDS)
-    await expect(page.locator(".running")).to_have_count(0, timeout=SECONDS)
+    await expect(page.locator(".reply:not(.running) .facts b").first).to_be_visible()
+    await expect(page.locator(".running")).to_have_count(0)
 
 
 async def test_a_chat_streams_with_its_events_usage_and_times(server: Server, facts: dict[str, Any]) -> None:
@@ -97,7 +99,7 @@ async def test_the_conversation_goes_on_and_can_be_begun_anew(server: Server) ->
         await say(page, "Hello")
         await finished(page)
         await say(page, "And now?")
-        await expect(page.locator(".reply:not(.running) .facts")).to_have_count(2, timeout=SECONDS)
+        await expect(page.locator(".reply:not(.running) .facts")).to_have_count(2)
         await page.get_by_role("tab", name="Request").click()
         sent = await page.locator("#request pre").inner_text()
         assert sent.count('"role": "user"') == 2
@@ -135,7 +137,7 @@ async def test_stop_ends_the_reply_and_keeps_what_was_said(server: Server) -> No
     async with browsing(server.url) as page:
         await page.get_by_label("Further fields").fill('{"ignore_eos": true}')
         await say(page, "Tell me a long story.")
-        await expect(page.locator(".running .text p").first).to_be_visible(timeout=SECONDS)
+        await expect(page.locator(".running .text p").first).to_be_visible()
         await page.get_by_role("button", name="Stop").click()
         await finished(page)
         await expect(page.locator(".facts")).to_contain_text("finish stopped")

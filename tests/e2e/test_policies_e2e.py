@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import openai
 import pytest
 
 from paraserve.engines.llama_cpp.embedded import default_model_path
-from tests.e2e.conftest import ENGINE
+from tests.e2e.conftest import ENGINE, get
+from tests.waiting import PATIENCE
 
 OTHER = dict(zip(ENGINE[::2], ENGINE[1::2], strict=True))
 """The flags of another engine than the embedded one."""
@@ -72,7 +72,7 @@ def serve(path: Path, flags: Sequence[str]) -> Iterator[Server]:
         yield _when_ready(process)
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE)
 
 
 def _when_ready(process: subprocess.Popen[str]) -> Server:
@@ -85,7 +85,7 @@ def _when_ready(process: subprocess.Popen[str]) -> Server:
         if "policies" in line:
             break
     assert url is not None, started
-    return Server(openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=60), started)
+    return Server(openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=2 * PATIENCE), started)
 
 
 @pytest.fixture(scope="module")
@@ -184,10 +184,10 @@ def test_a_stream_with_preflight_and_usage_says_what_a_whole_reply_says(on: Serv
 
 
 def test_operators_see_what_is_in_force(on: Server, off: Server) -> None:
-    listed = httpx.get(f"{on.client.base_url}policies").json()["data"]
+    listed = get(f"{on.client.base_url}policies").json()["data"]
     in_force = {policy["name"] for policy in listed if policy["endpoints"]}
     assert {"kimi-compat", "glm-compat", "streaming-error-preflight", "stream-usage"} <= in_force
     assert {policy["flag"] for policy in listed} >= {"--openai-kimi-compat", "--openai-thinking-object"}
     assert all(name in on.started for name in in_force)
-    assert not any(policy["endpoints"] for policy in httpx.get(f"{off.client.base_url}policies").json()["data"])
+    assert not any(policy["endpoints"] for policy in get(f"{off.client.base_url}policies").json()["data"])
     assert re.search(r"policies\s+none", off.started)

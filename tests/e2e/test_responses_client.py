@@ -4,14 +4,13 @@ flag."""
 from __future__ import annotations
 
 import re
-import time
 from typing import Any
 
 import openai
 import pydantic
 import pytest
 
-from tests.e2e.conftest import MODEL
+from tests.e2e.conftest import MODEL, eventually
 
 FRANCE = "What is the capital of France?"
 HELPFUL = "You are a helpful assistant."
@@ -99,11 +98,8 @@ def test_a_stored_response_is_found_listed_and_deleted(client: openai.OpenAI) ->
 
 def test_a_reply_in_the_background_comes_and_another_is_cancelled(client: openai.OpenAI) -> None:
     made = client.responses.create(**asked(background=True))
-    deadline = time.monotonic() + 60
-    while made.status in ("queued", "in_progress") and time.monotonic() < deadline:
-        time.sleep(0.1)
-        made = client.responses.retrieve(made.id)
-    assert "Paris" in made.output_text
+    assert eventually(lambda: client.responses.retrieve(made.id).status not in ("queued", "in_progress"))
+    assert "Paris" in client.responses.retrieve(made.id).output_text
     long = client.responses.create(**asked(background=True, input="Count to a thousand."))
     assert client.responses.cancel(long.id).status == "cancelled"
 
