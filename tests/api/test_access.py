@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.routing import Router
 
 from paraserve.api.app import create_app
 from paraserve.api.endpoints import ENDPOINTS, Endpoint
@@ -188,7 +187,7 @@ class TestPagesOfOtherOrigins:
         async def fail(*_: object) -> None:
             raise failure
 
-        monkeypatch.setattr(Router, "__call__", fail)
+        monkeypatch.setattr("paraserve.api.app.answer", fail)
         answers = {}
         for failure in (ValueError("a bug"), asyncio.CancelledError()):
             served_app = create_app(deployment(engine(), allowed_origins=(ORIGIN,)))

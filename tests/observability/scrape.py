@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
-from starlette.applications import Starlette
+
+from paraserve.api.app import Application
 
 
 @dataclass
@@ -31,7 +32,7 @@ async def scrape(http: httpx.AsyncClient) -> Scrape:
     return read(response.text)
 
 
-def scrape_app(app: Starlette) -> Scrape:
+def scrape_app(app: Application) -> Scrape:
     """What ``/metrics`` would say, without a request of its own."""
     encode, _ = app.state.metrics.exposition("")
     return read(encode().decode())

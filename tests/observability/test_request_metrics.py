@@ -78,7 +78,7 @@ async def test_times_have_one_observation_a_request_and_one_gap_between_tokens(s
         assert seen.value(f"{name}_seconds_count", **where) == 1
     assert seen.value("inter_token_latency_seconds_count", **where) == 9
     first, engine_time = (seen.value(f"{name}_seconds_sum") for name in ("time_to_first_token", "engine"))
-    assert 0.05 < seen.value("inter_token_latency_seconds_sum", **where) < engine_time
+    assert 0 < seen.value("inter_token_latency_seconds_sum", **where) < engine_time
     assert 0.03 <= first < engine_time <= seen.value("request_duration_seconds_sum")
     assert 0 < seen.value("prompt_preparation_seconds_sum") < seen.value("request_duration_seconds_sum")
 

@@ -10,9 +10,8 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from starlette.applications import Starlette
 
-from paraserve.api.app import create_app
+from paraserve.api.app import Application, create_app
 from paraserve.serving.connection_limits import ConnectionLimits
 from paraserve.serving.http_protocol import HTTPConnection, with_limits
 from tests.fakes.serving import serving
@@ -24,7 +23,7 @@ LIMITS = ConnectionLimits(refused=PATIENCE, refused_bytes=1 << 20)
 LIMIT = 1000
 
 
-def app() -> Starlette:
+def app() -> Application:
     return create_app(deployment(engine(reply("Hello.", chunk_sizes=(2,))), max_body_size=LIMIT))
 
 

@@ -38,7 +38,7 @@ class KnownCallers:
         """The last ``Host`` that passed: most requests have the same."""
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        error = self._refusal(scope) if scope["type"] == "http" else None
+        error = self._refusal(scope)
         answer = self._app if error is None else ErrorResponse(scope, error)
         return answer(scope, receive, send)
 

@@ -7,12 +7,9 @@ not here.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal
-
-from starlette.requests import Request
-from starlette.types import ASGIApp
 
 from paraserve.api import pages, stored, system, tokens
 from paraserve.api.chat import ChatTurn
@@ -22,6 +19,7 @@ from paraserve.api.errors import encode_error
 from paraserve.api.messages import MessagesTurn, count_tokens
 from paraserve.api.openapi import describe
 from paraserve.api.responses import ResponsesTurn, input_tokens
+from paraserve.api.routing import Handler
 from paraserve.api.server_facts import Health, ServerInfo, Versions
 from paraserve.policies.table import PolicyList
 from paraserve.protocol.anthropic import AnthropicMessage, CountTokensRequest, InputTokens, MessagesRequest
@@ -49,8 +47,6 @@ from paraserve.protocol.tokenize import (
     TokenizeResponse,
 )
 from paraserve.settings import ServerSettings
-
-Handler = Callable[[Request], Awaitable[ASGIApp]]
 
 _INPUT_ERRORS = (400, 408, 413, 415)
 _MODEL_ERRORS = (404,)

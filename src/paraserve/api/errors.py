@@ -5,9 +5,9 @@ An endpoint of another API has its own object (`Endpoint.error`); all others hav
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -49,21 +49,16 @@ class ErrorResponse(Response):
         await super().__call__(scope, receive, send)
 
 
-async def on_request_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError | EngineError | PromptError)
-    return ErrorResponse(request.scope, as_request_error(error))
-
-
-async def on_http_error(request: Request, error: Exception) -> Response:
-    """404 and 405 of the router."""
-    assert isinstance(error, HTTPException)
-    where = f"{request.method} {request.url.path}"
-    messages = {404: f"There is no endpoint {where}.", 405: f"{request.url.path} does not take {request.method}."}
-    codes = {404: ErrorCode.ENDPOINT_NOT_FOUND, 405: ErrorCode.METHOD_NOT_ALLOWED}
-    message = messages.get(error.status_code, error.detail)
-    code = codes.get(error.status_code)
-    return ErrorResponse(
-        request.scope, RequestError(message, status=error.status_code, code=code, headers=error.headers)
+def no_endpoint(scope: Scope, methods: Collection[str] = ()) -> RequestError:
+    """What is told where nobody answers. ``methods``: those that the path takes, if any."""
+    method, path = scope["method"], scope["path"]
+    if not methods:
+        return RequestError(f"There is no endpoint {method} {path}.", status=404, code=ErrorCode.ENDPOINT_NOT_FOUND)
+    return RequestError(
+        f"{path} does not take {method}.",
+        status=405,
+        code=ErrorCode.METHOD_NOT_ALLOWED,
+        headers={"allow": ", ".join(methods)},
     )
 
 

@@ -117,7 +117,7 @@ class ApiKeys:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         keys_in_force.set(self._keys.spellings)
-        if scope["type"] != "http" or _route_path(scope) in self._open_paths or self._admits(scope):
+        if _route_path(scope) in self._open_paths or self._admits(scope):
             await self._app(scope, receive, send)
             return
         error = RequestError(

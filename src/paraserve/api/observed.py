@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine
 from typing import Any
 
-from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from paraserve.api.direct_body import forbid_direct_body
+from paraserve.api.routing import Router
 from paraserve.observability.logs import request_id
 from paraserve.observability.metrics import Metrics
 from paraserve.observability.record import RequestRecord
@@ -24,7 +24,6 @@ from paraserve.policies.base import RESPONSE_HEADER
 from paraserve.secrets import CREDENTIAL_HEADERS, Presented, client_text, presented
 
 REQUEST_ID_HEADER = "x-request-id"
-OTHER_ENDPOINT = "other"
 
 _REQUEST_ID_NAME = REQUEST_ID_HEADER.encode()
 _ANTHROPICS_NAME = b"request-id"
@@ -40,25 +39,22 @@ def record_of(scope: Scope) -> RequestRecord:
 
 class Observed:
     """The client's ``X-Request-Id``, or one of ours, on the response and on every log line; and the request's record
-    in its state."""
+    and route in its state."""
 
-    def __init__(
-        self, app: ASGIApp, *, metrics: Metrics, request_log: RequestLog, endpoint: Callable[[Scope], str]
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, request_log: RequestLog, router: Router) -> None:
         self._app = app
         self._metrics = metrics
         self._log = request_log
-        self._endpoint = endpoint
+        self._router = router
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         # Never reset: each request has a context of its own.
         carried = [value.decode("latin-1") for name, value in scope["headers"] if name in CREDENTIAL_HEADERS]
         presented.set(Presented(carried))
-        record = RequestRecord(_id_of(scope), scope["method"], self._endpoint(scope), scope["path"])
-        scope.setdefault("state", {})["record"] = record
+        route, scope["path_params"] = self._router.find(scope)
+        record = RequestRecord(_id_of(scope), scope["method"], route.path, scope["path"])
+        state = scope.setdefault("state", {})
+        state["record"], state["route"] = record, route
         request_id.set(record.id)
         kept = self._log.reply_size
         if kept:  # a body that goes past this layer cannot be shown
@@ -106,26 +102,3 @@ async def observe_behind(
 def _id_of(scope: Scope) -> str:
     sent = next((value for name, value in scope["headers"] if name == _REQUEST_ID_NAME), b"").decode("latin-1")
     return sent if _SAFE_ID.fullmatch(sent) and client_text(sent) == sent else os.urandom(16).hex()
-
-
-def endpoint_names(routes: Iterable[BaseRoute], root_path: str) -> Callable[[Scope], str]:
-    """What names a request's endpoint: its route's path, of which there are as many as routes.
-
-    Args:
-        root_path: what a path may have in front of the route.
-    """
-    paths = [route for route in routes if isinstance(route, Route)]
-    plain = {route.path: route.path for route in paths if not route.param_convertors}
-    others = [route for route in paths if route.param_convertors]
-
-    def name(scope: Scope) -> str:
-        path: str = scope["path"]
-        if root_path and path.startswith(root_path + "/"):
-            path = path[len(root_path) :]
-        found = plain.get(path)
-        if found is not None:
-            return found
-        inner = {**scope, "path": path, "root_path": ""}
-        return next((route.path for route in others if route.matches(inner)[0] is not Match.NONE), OTHER_ENDPOINT)
-
-    return name

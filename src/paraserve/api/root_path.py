@@ -13,11 +13,10 @@ class RootPath:
         self._root_path = root_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            path = scope["path"]
-            if path == self._root_path:
-                path += "/"
-            elif not path.startswith(self._root_path + "/"):
-                path = self._root_path + path
-            scope["root_path"], scope["path"] = self._root_path, path
+        path = scope["path"]
+        if path == self._root_path:
+            path += "/"
+        elif not path.startswith(self._root_path + "/"):
+            path = self._root_path + path
+        scope["root_path"], scope["path"] = self._root_path, path
         await self._app(scope, receive, send)

@@ -14,13 +14,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from paraserve.api.direct_body import DirectBody, direct_body_of
 from paraserve.api.errors import internal_error, stopping
 from paraserve.api.observed import record_of
-from paraserve.observability.record import CLIENT_CLOSED_REQUEST
 from paraserve.protocol.errors import RequestError
 
 log = logging.getLogger(__name__)
@@ -94,12 +92,6 @@ async def _cancel(work: asyncio.Future[Any], *watches: asyncio.Future[Any]) -> N
         await asyncio.wait({work})
     if not work.cancelled():
         work.exception()  # seen: it is nobody's business any more
-
-
-async def on_client_gone(request: Request, _: Exception) -> Response:
-    """Nobody reads this; the record does."""
-    record_of(request.scope).leave()
-    return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
 class EventStream:

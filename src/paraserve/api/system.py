@@ -6,13 +6,12 @@ import asyncio
 import time
 from datetime import UTC, datetime
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from paraserve import __version__
 from paraserve.api.body import deployment_of, json_response
-from paraserve.api.errors import ErrorResponse
+from paraserve.api.errors import ErrorResponse, no_endpoint
 from paraserve.api.server_facts import EngineFacts, Health, ServerInfo, Versions
 from paraserve.api.streams import unless_gone
 from paraserve.api.turn import reply_id
@@ -40,7 +39,7 @@ async def get_model(request: Request) -> Response:
     deployment = deployment_of(request)
     name = request.path_params["model"]
     if not name:
-        raise HTTPException(404)
+        raise no_endpoint(request.scope)
     return json_response(_card(deployment, deployment.model_name(name)))
 
 

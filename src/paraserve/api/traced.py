@@ -54,9 +54,6 @@ class Traced:
         self._tracing = tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         record = record_of(scope)
         trace = self._tracing.begin(record, client_context(Headers(scope=scope)))
         scope["state"][_STATE] = trace.headers

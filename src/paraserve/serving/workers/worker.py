@@ -21,11 +21,10 @@ from functools import partial
 
 import uvloop
 from prometheus_client import values
-from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from paraserve.admission import AdmissionLimits
-from paraserve.api.app import create_app
+from paraserve.api.app import Application, create_app
 from paraserve.deploy import deploy
 from paraserve.engines.base import Availability
 from paraserve.engines.child import EngineAddress
@@ -139,7 +138,7 @@ class Worker:
             await deployment.close()
         return 0
 
-    async def _run(self, app: Starlette, certificate: Certificate | None, on_ready: Callable[[], None]) -> None:
+    async def _run(self, app: Application, certificate: Certificate | None, on_ready: Callable[[], None]) -> None:
         metrics = app.state.metrics
         on_closing = partial(self._channel.send, Closing())
         self._server = WorkerServer(app, self._job.settings, certificate, on_ready, on_closing, self._slots)
