@@ -34,6 +34,7 @@ from paraserve.prompt.template import ChatTemplate
 from paraserve.settings import ServerSettings
 from paraserve.start_error import StartError
 from paraserve.store.build import build_store
+from paraserve.tokenizers.base import reading
 from paraserve.tokenizers.checkpoint import DEFAULT_TEMPLATE, Checkpoint, load_checkpoint
 from paraserve.tokenizers.gguf import difference_from_llama_cpp
 
@@ -61,6 +62,7 @@ async def deploy(
         tokenizer_path=Path(settings.tokenizer_path) if settings.tokenizer_path else None,
         chat_template=settings.chat_template,
     )
+    _check_templates(checkpoint)
     format = choose_format(settings, checkpoint)
     facts = ModelFacts(
         vocab_size=checkpoint.tokenizer.vocab_size,
@@ -79,6 +81,13 @@ async def deploy(
     except BaseException:
         await engine.stop()
         raise
+
+
+def _check_templates(checkpoint: Checkpoint) -> None:
+    """Raises `CheckpointError` for one that is no template, with the file where it stands."""
+    for name, text in checkpoint.templates.items():
+        with reading(checkpoint.template_files[name]):
+            ChatTemplate.compile(text, name)
 
 
 async def _start(engine: Engine, settings: ServerSettings, step: Callable[[str], None]) -> None:
@@ -167,7 +176,8 @@ def join(
     tokenizer, info = checkpoint.tokenizer, engine.info
     limits = [n for n in (settings.context_length, info.context_length, checkpoint.context_length) if n]
     bound = PromptBound.of(tokenizer, min(limits))
-    chat = _chat_prompt(settings, checkpoint, format, info, bound) if checkpoint.templates else None
+    with reading(checkpoint.path):  # its templates are tried
+        chat = _chat_prompt(settings, checkpoint, format, info, bound) if checkpoint.templates else None
     format = _with_lead(format, chat)
     return Deployment(
         settings=settings,

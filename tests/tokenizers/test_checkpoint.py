@@ -79,7 +79,7 @@ def test_what_is_missing_is_named_with_what_to_do(directory, tmp_path):
     with pytest.raises(CheckpointError, match=r"no such file.*templates are: default"):
         load_checkpoint(directory, chat_template="none.jinja")
     (directory / "config.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"cannot read .*config\.json"):
+    with pytest.raises(CheckpointError, match=r"config\.json cannot be read"):
         load_checkpoint(directory)
     (directory / "config.json").unlink()
     (directory / "tokenizer.json").unlink()

@@ -167,5 +167,5 @@ def test_a_header_cut_anywhere_is_told_and_never_read_as_less(tmp_path: Path) ->
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="cannot read"):
+    with pytest.raises(CheckpointError, match="cannot be read"):
         read_gguf_metadata(tmp_path / "none.gguf")

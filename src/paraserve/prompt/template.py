@@ -32,7 +32,7 @@ from jinja2.utils import Namespace
 
 from paraserve.prompt.errors import PromptError
 from paraserve.protocol.error_codes import ErrorCode
-from paraserve.tokenizers.base import CheckpointError
+from paraserve.tokenizers.base import CheckpointError, reading
 
 MAX_RENDER_SECONDS = 10.0
 MAX_OUTPUT_CHARS = 50_000_000
@@ -306,17 +306,16 @@ class ChatTemplate:
     def compile(cls, source: str, name: str = "default") -> ChatTemplate:
         """Raises `CheckpointError` for a template that is no Jinja."""
         environment = ChatTemplateEnvironment()
-        try:
-            variables = meta.find_undeclared_variables(environment.parse(source))
-            template = environment.from_string(source)
-            template.globals = dict(template.globals)  # every rendering copies them: a ChainMap is slow to copy
-        except jinja2.TemplateSyntaxError as error:
-            raise CheckpointError(
-                f"chat template {name!r} is broken at line {error.lineno}: {error.message}; "
-                "give a working one with --chat-template FILE"
-            ) from error
-        except (RecursionError, MemoryError) as error:
-            raise CheckpointError(f"chat template {name!r} is nested too deeply to compile") from error
+        with reading(f"chat template {name!r}"):
+            try:
+                variables = meta.find_undeclared_variables(environment.parse(source))
+                template = environment.from_string(source)
+            except jinja2.TemplateSyntaxError as error:
+                raise CheckpointError(
+                    f"chat template {name!r} is broken at line {error.lineno}: {error.message}; "
+                    "give a working one with --chat-template FILE"
+                ) from error
+        template.globals = dict(template.globals)  # every rendering copies them: a ChainMap is slow to copy
         return cls(source, name, frozenset(variables - set(environment.globals)), template)
 
     def render(self, variables: Mapping[str, Any]) -> str:

@@ -7,15 +7,43 @@ blanks of `Tokenizer.blank_prefix` among them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from paraserve.start_error import StartError
-from paraserve.tokenizers.token_table import BlankPrefix
+from paraserve.tokenizers.token_table import BlankPrefix, panicked
 
 
 class CheckpointError(StartError):
     """A checkpoint's files cannot be used: what is missing or wrong, and what to do."""
+
+
+@contextmanager
+def reading(what: object) -> Iterator[None]:
+    """Whatever is raised while a file is read is a `CheckpointError` that names it: files are not trusted, and what
+    libraries raise for one that they do not understand has no common kind.
+
+    Args:
+        what: the path, for the message.
+    """
+    try:
+        yield
+    except CheckpointError as error:
+        if str(what) in str(error):
+            raise
+        raise CheckpointError(f"{what}: {error}") from error
+    except BaseException as error:
+        if not isinstance(error, Exception) and not panicked(error):
+            raise
+        raise CheckpointError(f"{what} cannot be read: {_reason(error)}") from error
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    # Of others, the text alone says too little: a KeyError's is the key.
+    return str(error) if type(error) in (ValueError, Exception) else f"{type(error).__name__}: {error}"
 
 
 class Tokenizer(Protocol):

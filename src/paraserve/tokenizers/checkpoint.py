@@ -9,11 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from paraserve.tokenizers.base import CheckpointError, Tokenizer
+from paraserve.tokenizers.base import CheckpointError, Tokenizer, reading
 from paraserve.tokenizers.gguf import GgufModel, gguf_model, gguf_tokenizer
-from paraserve.tokenizers.huggingface import HuggingFaceTokenizer, read_object, special_tokens
+from paraserve.tokenizers.huggingface import (
+    HuggingFaceTokenizer,
+    read_object,
+    read_tokenizer_config,
+    special_tokens,
+    token_ids,
+    whole_number,
+)
 from paraserve.tokenizers.sentencepiece import SentencePieceTokenizer
 from paraserve.tokenizers.sentencepiece_files import model_file
 from paraserve.tokenizers.tekken import TekkenTokenizer
@@ -44,6 +51,8 @@ class Checkpoint:
     templates: Mapping[str, str]
     """The texts of the chat templates by name; empty where the checkpoint ships none. `DEFAULT_TEMPLATE` is there
     whenever there is any."""
+    template_files: Mapping[str, Path] = field(default_factory=dict)
+    """Where each of them stands."""
     special_tokens: Mapping[str, str] = field(default_factory=dict)
     """``bos_token`` and its like: variables of every template."""
     eos_token_ids: frozenset[int] = frozenset()
@@ -76,13 +85,15 @@ def load_checkpoint(
         raise CheckpointError(f"there is no tokenizer at {source}: --tokenizer-path takes a directory or a .gguf file")
     gguf = {path: gguf_model(path) for path in {model_path, source} if path.is_file()}
     model = _read_model(model_path, gguf.get(model_path))
-    config = {} if source.is_file() else read_object(source / _TOKENIZER_CONFIG)
+    config = {} if source.is_file() else read_tokenizer_config(source / _TOKENIZER_CONFIG)
     tokenizer, specials = _read_tokenizer(source, config, gguf.get(source))
     sources = _read_templates(source, gguf.get(source)) or _read_templates(model_path, gguf.get(model_path))
+    templates = _choose_templates(sources, chat_template)
     return Checkpoint(
         path=model_path,
         tokenizer=tokenizer,
-        templates=_choose_templates(sources, chat_template),
+        templates={name: template.text for name, template in templates.items()},
+        template_files={name: template.path for name, template in templates.items()},
         special_tokens=specials,
         eos_token_ids=tokenizer.eos_token_ids | model.eos_token_ids,
         context_length=model.context_length,
@@ -104,9 +115,12 @@ class _ModelFiles:
 def _read_model(path: Path, model: GgufModel | None) -> _ModelFiles:
     if model is not None:
         return _ModelFiles(model.context_length, model.eos_token_ids)
-    config = read_object(path / "config.json")
-    generation = read_object(path / "generation_config.json")
-    return _ModelFiles(context_length_of(config), _eos_ids(config) | _eos_ids(generation), generation)
+    with reading(file := path / "config.json"):
+        config = read_object(file)
+        context_length, ends = context_length_of(config), _eos_ids(config)
+    with reading(file := path / "generation_config.json"):
+        generation = read_object(file)
+        return _ModelFiles(context_length, ends | _eos_ids(generation), generation)
 
 
 def _read_tokenizer(path: Path, config: Mapping[str, Any], gguf: GgufModel | None) -> tuple[Tokenizer, dict[str, str]]:
@@ -114,7 +128,9 @@ def _read_tokenizer(path: Path, config: Mapping[str, Any], gguf: GgufModel | Non
     if gguf is not None:
         return gguf_tokenizer(path, gguf.metadata), dict(gguf.special_tokens)
     if (file := path / "tokenizer.json").is_file():
-        tokenizer: Tokenizer = HuggingFaceTokenizer(_read_text(file), config, source=str(file))
+        with reading(file):
+            text = file.read_text(encoding="utf-8")
+        tokenizer: Tokenizer = HuggingFaceTokenizer(text, config, source=str(file))
     elif (path / "tiktoken.model").is_file():
         if not config:
             raise CheckpointError(
@@ -137,29 +153,38 @@ def _read_tokenizer(path: Path, config: Mapping[str, Any], gguf: GgufModel | Non
     return tokenizer, special_tokens(config)
 
 
-def _read_templates(path: Path, gguf: GgufModel | None) -> dict[str, str]:
+class _Template(NamedTuple):
+    text: str
+    path: Path
+
+
+def _read_templates(path: Path, gguf: GgufModel | None) -> dict[str, _Template]:
     """Template files win over the tokenizer config, as in `transformers`."""
     if gguf is not None:
-        return dict(gguf.chat_templates)
-    templates: dict[str, str] = {}
-    declared = read_object(path / _TOKENIZER_CONFIG).get("chat_template")
+        return {name: _Template(text, path) for name, text in gguf.chat_templates.items()}
+    config = path / _TOKENIZER_CONFIG
+    declared = read_tokenizer_config(config).get("chat_template") or {}
     if isinstance(declared, str):
-        templates[DEFAULT_TEMPLATE] = declared
+        declared = {DEFAULT_TEMPLATE: declared}
     elif isinstance(declared, list):
-        templates.update({entry["name"]: entry["template"] for entry in declared})
-    elif isinstance(declared, dict):
-        templates.update(declared)
+        declared = {entry["name"]: entry["template"] for entry in declared}
+    templates = {name: _Template(text, config) for name, text in declared.items()}
     for file in sorted((path / "additional_chat_templates").glob("*.jinja")):
-        templates[file.stem] = _read_text(file)
-    if (path / "chat_template.jinja").is_file():
-        templates[DEFAULT_TEMPLATE] = _read_text(path / "chat_template.jinja")
-    elif (path / "chat_template.json").is_file():
+        templates[file.stem] = _template_file(file)
+    if (file := path / "chat_template.jinja").is_file():
+        templates[DEFAULT_TEMPLATE] = _template_file(file)
+    elif (file := path / "chat_template.json").is_file():
         # The layout of processors of 2024: one key.
-        templates[DEFAULT_TEMPLATE] = str(read_object(path / "chat_template.json").get("chat_template", ""))
+        templates[DEFAULT_TEMPLATE] = _Template(str(read_object(file).get("chat_template", "")), file)
     return templates
 
 
-def _choose_templates(sources: Mapping[str, str], wanted: str | None) -> dict[str, str]:
+def _template_file(path: Path) -> _Template:
+    with reading(path):
+        return _Template(path.read_text(encoding="utf-8"), path)
+
+
+def _choose_templates(sources: Mapping[str, _Template], wanted: str | None) -> dict[str, _Template]:
     """All of the checkpoint's, or the one that the operator asked for, which then serves every request."""
     if wanted is not None and wanted in sources:
         return {DEFAULT_TEMPLATE: sources[wanted]}
@@ -170,10 +195,10 @@ def _choose_templates(sources: Mapping[str, str], wanted: str | None) -> dict[st
             raise CheckpointError(
                 f"--chat-template {wanted}: there is no such file, and the checkpoint's templates are: {known}"
             )
-        return {DEFAULT_TEMPLATE: _read_text(path)}
+        return {DEFAULT_TEMPLATE: _template_file(path)}
     if sources and DEFAULT_TEMPLATE not in sources:
         raise CheckpointError(
-            "the checkpoint has no default chat template; choose one of its templates with --chat-template: "
+            f"{next(iter(sources.values())).path}: there is no default chat template; choose one with --chat-template: "
             + ", ".join(sorted(sources))
         )
     return dict(sources)
@@ -189,8 +214,7 @@ def context_length_of(config: Mapping[str, Any]) -> int | None:
         if not isinstance(part, Mapping):
             continue
         for key in CONTEXT_LENGTH_KEYS:
-            length = part.get(key)
-            if isinstance(length, int) and not isinstance(length, bool) and length > 0:
+            if length := whole_number(part.get(key)):
                 return _scaled(length, part.get("rope_scaling") or part.get("rope_parameters"))
     return None
 
@@ -208,12 +232,4 @@ def _eos_ids(config: Mapping[str, Any]) -> frozenset[int]:
     value = config.get("eos_token_id")
     if value is None and isinstance(config.get("text_config"), Mapping):
         value = config["text_config"].get("eos_token_id")
-    values = value if isinstance(value, list) else [value]
-    return frozenset(number for number in values if isinstance(number, int))
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CheckpointError(f"cannot read {path}: {error}") from error
+    return token_ids(value if isinstance(value, list) else [value])

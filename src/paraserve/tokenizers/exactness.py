@@ -9,6 +9,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from paraserve.tokenizers.token_table import panicked
+
 log = logging.getLogger(__name__)
 
 Encode = Callable[[str], Any]
@@ -55,8 +57,22 @@ def probe_texts(added_tokens: Iterable[str], limit: int = 400) -> list[str]:
 
 
 def first_difference(fast: Encode, reference: Encode, texts: Iterable[str]) -> str | None:
-    """The first text on which the two disagree, None where there is none."""
-    return next((text for text in texts if fast(text) != reference(text)), None)
+    """The first text on which the two disagree, None where there is none. A text that the fast one fails on is one."""
+    return next((text for text in texts if _ids(fast, text) != reference(text)), None)
+
+
+def _ids(encode: Encode, text: str) -> Any:
+    try:
+        return encode(text)
+    except BaseException as error:
+        if _gave_up(error):
+            return None
+        raise
+
+
+def _gave_up(error: BaseException) -> bool:
+    """Whether the fast encoder cannot read a vocabulary, or a text with it."""
+    return isinstance(error, ValueError) or panicked(error)
 
 
 def choose_encoder(
@@ -71,13 +87,15 @@ def choose_encoder(
     """The fast encoder if it agrees with the reference on everything, else the reference.
 
     Args:
-        fast: makes it, or raises `ValueError` where fastokens cannot read the vocabulary.
+        fast: makes it, or raises `ValueError` (or panics) where fastokens cannot read the vocabulary.
         source, name: of the vocabulary and of the reference, for the log.
         encode: what is compared.
     """
     try:
         encoder = fast()
-    except ValueError as error:
+    except BaseException as error:
+        if not _gave_up(error):
+            raise
         log.warning("fastokens cannot read %s (%s): encoding with %s", source, error, name)
         return reference
     difference = first_difference(lambda text: encode(encoder, text), lambda text: encode(reference, text), texts)

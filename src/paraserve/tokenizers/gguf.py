@@ -12,15 +12,17 @@ from __future__ import annotations
 import json
 import mmap
 import struct
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from paraserve.tokenizers.base import CheckpointError, Tokenizer
+import msgspec
+
+from paraserve.tokenizers.base import CheckpointError, Tokenizer, reading
 from paraserve.tokenizers.exactness import probe_texts
 from paraserve.tokenizers.gguf_pretokenizers import PRE_TOKENIZERS, PreTokenizer
-from paraserve.tokenizers.huggingface import HuggingFaceTokenizer
+from paraserve.tokenizers.huggingface import HuggingFaceTokenizer, token_ids, whole_number
 from paraserve.tokenizers.sentencepiece_merges import (
     BYTE,
     CONTROL,
@@ -30,6 +32,7 @@ from paraserve.tokenizers.sentencepiece_merges import (
     Piece,
     byte_pair_document,
 )
+from paraserve.tokenizers.token_table import MAX_IDS
 
 GGUF_MAGIC = b"GGUF"
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -55,19 +58,22 @@ class GgufModel:
 
 def read_gguf_metadata(path: Path) -> dict[str, Any]:
     """Every key of the header. Raises `CheckpointError` for a file that is no whole GGUF header."""
-    try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    with reading(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        try:
             return _Header(data).read()
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"cannot read {path}: {error}") from error
-    except (struct.error, KeyError, IndexError, OverflowError, UnicodeDecodeError) as error:
-        raise CheckpointError(f"{path} is cut off or damaged: its GGUF header cannot be read") from error
+        except (struct.error, KeyError, IndexError, OverflowError, UnicodeDecodeError, RecursionError) as error:
+            raise CheckpointError(f"{path} is cut off or damaged: its GGUF header cannot be read") from error
 
 
 def gguf_model(path: Path, metadata: Mapping[str, Any] | None = None) -> GgufModel:
     """The facts of the file at ``path``, read from it where ``metadata`` is None. Raises `CheckpointError`."""
     data = read_gguf_metadata(path) if metadata is None else metadata
-    tokens: Sequence[str] = data.get("tokenizer.ggml.tokens", ())
+    with reading(path):
+        return _facts(path, data)
+
+
+def _facts(path: Path, data: Mapping[str, Any]) -> GgufModel:
+    tokens = _texts(data.get("tokenizer.ggml.tokens", []))
     named = {
         f"{name}_token": tokens[data[key]]
         for name in ("bos", "eos", "unk", "sep", "pad", "mask")
@@ -77,14 +83,20 @@ def gguf_model(path: Path, metadata: Mapping[str, Any] | None = None) -> GgufMod
     templates = {"default": data["tokenizer.chat_template"]} if "tokenizer.chat_template" in data else {}
     prefix = "tokenizer.chat_template."
     templates |= {key.removeprefix(prefix): text for key, text in data.items() if key.startswith(prefix)}
+    _texts(list(templates.values()))
     return GgufModel(
         metadata=data,
-        name=data.get("general.name") or path.stem,
-        context_length=data.get(f"{data.get('general.architecture')}.context_length"),
+        name=str(data.get("general.name") or path.stem),
+        context_length=whole_number(data.get(f"{data.get('general.architecture')}.context_length")),
         chat_templates=templates,
-        eos_token_ids=frozenset(number for number in ends if isinstance(number, int)),
+        eos_token_ids=token_ids(ends),
         special_tokens=named,
     )
+
+
+def _texts(values: Any) -> list[str]:
+    """Raises `ValueError` where they are something else."""
+    return msgspec.convert(values, list[str])
 
 
 def gguf_tokenizer(path: Path, metadata: Mapping[str, Any] | None = None) -> HuggingFaceTokenizer:
@@ -94,17 +106,11 @@ def gguf_tokenizer(path: Path, metadata: Mapping[str, Any] | None = None) -> Hug
         CheckpointError: it is of a kind that cannot be rebuilt exactly; the message names it.
     """
     model = gguf_model(path, metadata)
-    data = model.metadata
-    sentencepiece = _kind(data) == "llama" and {"tokenizer.ggml.scores", "tokenizer.ggml.token_type"} <= data.keys()
-    document = _sentencepiece_document(data) if sentencepiece else _byte_level_document(path, data)
-    config = dict(model.special_tokens) | {
-        # llama.cpp puts a BOS before text of SentencePiece vocabularies unless the file says not to.
-        "add_bos_token": data.get("tokenizer.ggml.add_bos_token", True if sentencepiece else None),
-        "add_eos_token": data.get("tokenizer.ggml.add_eos_token"),
-    }
+    with reading(path):
+        document, config = _document(path, model), _config(model)
     try:
         return HuggingFaceTokenizer(json.dumps(document, ensure_ascii=False), config, source=str(path))
-    except (CheckpointError, ValueError) as error:
+    except CheckpointError as error:
         raise CheckpointError(f"the tokenizer in {path} cannot be used: {error}; {_INSTEAD}") from error
 
 
@@ -131,6 +137,24 @@ def _kind(data: Mapping[str, Any]) -> str | None:
     if data.get("tokenizer.ggml.precompiled_charsmap") or data.get("tokenizer.ggml.remove_extra_whitespaces"):
         return "sentencepiece that normalizes"
     return data.get("tokenizer.ggml.model")
+
+
+def _is_sentencepiece(data: Mapping[str, Any]) -> bool:
+    return _kind(data) == "llama" and {"tokenizer.ggml.scores", "tokenizer.ggml.token_type"} <= data.keys()
+
+
+def _document(path: Path, model: GgufModel) -> dict[str, Any]:
+    data = model.metadata
+    return _sentencepiece_document(data) if _is_sentencepiece(data) else _byte_level_document(path, data)
+
+
+def _config(model: GgufModel) -> dict[str, Any]:
+    data = model.metadata
+    return dict(model.special_tokens) | {
+        # llama.cpp puts a BOS before text of SentencePiece vocabularies unless the file says not to.
+        "add_bos_token": data.get("tokenizer.ggml.add_bos_token", True if _is_sentencepiece(data) else None),
+        "add_eos_token": data.get("tokenizer.ggml.add_eos_token"),
+    }
 
 
 def _matched(data: Mapping[str, Any]) -> list[MatchedToken]:
@@ -233,6 +257,8 @@ class _Header:
             return self._string()
         if kind == _ARRAY:
             element, count = self._scalar("I"), self._scalar("Q")
+            if count > MAX_IDS:
+                raise OverflowError
             if element in (_STRING, _ARRAY):
                 return [self._value(element) for _ in range(count)]
             layout = f"<{count}{_SCALARS[element]}"

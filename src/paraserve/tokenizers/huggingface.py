@@ -10,15 +10,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import fastokens  # type: ignore[import-untyped]
 import msgspec
 import tokenizers
 
-from paraserve.tokenizers.base import CheckpointError
+from paraserve.tokenizers.base import CheckpointError, reading
 from paraserve.tokenizers.exactness import choose_encoder, probe_texts
 from paraserve.tokenizers.token_table import (
+    MAX_IDS,
     SPACE,
     AddedToken,
     BlankPrefix,
@@ -35,6 +36,9 @@ pre-tokenizer looks across, so that cached ids are the ids (tests/tokenizers/tes
 
 SPECIAL_TOKEN_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 """The named special tokens of ``tokenizer_config.json``; templates read them as variables of these names."""
+
+
+TokenId = Annotated[int, msgspec.Meta(ge=0, lt=MAX_IDS)]
 
 
 class FastEncoder:
@@ -82,9 +86,13 @@ class HuggingFaceTokenizer(TableTokenizer):
         Raises:
             CheckpointError: the file is no tokenizer, or of a kind that has no exact byte table.
         """
-        source = source or "tokenizer.json"
-        config = config or {}
-        document = _parse(tokenizer_json, source)
+        with reading(source or "tokenizer.json"):
+            self._read(tokenizer_json, config or {}, source or "tokenizer.json")
+
+    def _read(self, tokenizer_json: str, config: Mapping[str, Any], source: str) -> None:
+        document = msgspec.json.decode(tokenizer_json)
+        if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
+            raise CheckpointError(f"{source} is no tokenizer file: it has no model")
         missing = _missing_tokens(document, config)
         if missing:
             document["added_tokens"] = [*document.get("added_tokens", []), *missing]
@@ -107,7 +115,7 @@ class HuggingFaceTokenizer(TableTokenizer):
         """The library that encodes: ``fastokens``, or ``tokenizers`` where it did not pass."""
         return self._encoder.name
 
-    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+    def _encode(self, text: str, add_special_tokens: bool) -> list[int]:
         ids = self._encoder.encode(text, add_special_tokens)
         return self._with_config_tokens(ids) if add_special_tokens else ids
 
@@ -128,13 +136,59 @@ def read_object(path: Path) -> dict[str, Any]:
     """A file's JSON object, empty where there is no such file."""
     if not path.is_file():
         return {}
-    try:
-        document = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
-        raise CheckpointError(f"cannot read {path}: {error}") from error
-    if not isinstance(document, dict):
-        raise CheckpointError(f"cannot read {path}: it is no JSON object")
-    return document
+    with reading(path):
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+
+
+class ConfigToken(msgspec.Struct):
+    """An added token as ``added_tokens_decoder`` states it. Flags that are None are not stated."""
+
+    content: str
+    special: bool | None = None
+    lstrip: bool | None = None
+    rstrip: bool | None = None
+    single_word: bool | None = None
+    normalized: bool | None = None
+
+
+class NamedTemplate(msgspec.Struct):
+    name: str
+    template: str
+
+
+class TokenizerConfig(msgspec.Struct):
+    """What of a ``tokenizer_config.json`` has to be as it should."""
+
+    added_tokens_decoder: dict[TokenId, ConfigToken] = {}
+    additional_special_tokens: list[Any] | dict[str, Any] | None = None
+    extra_special_tokens: list[Any] | dict[str, Any] | None = None
+    chat_template: str | list[NamedTemplate] | dict[str, str] | None = None
+
+
+def read_tokenizer_config(path: Path) -> dict[str, Any]:
+    """``tokenizer_config.json``, empty where there is no such file. Raises `CheckpointError`."""
+    config = read_object(path)
+    with reading(path):
+        msgspec.convert(config, TokenizerConfig, str_keys=True)
+    return config
+
+
+def declared_tokens(config: Mapping[str, Any]) -> dict[int, ConfigToken]:
+    """The added tokens of a ``tokenizer_config.json``, by id."""
+    return msgspec.convert(config, TokenizerConfig, str_keys=True).added_tokens_decoder
+
+
+def token_ids(values: Iterable[Any]) -> frozenset[int]:
+    """Those of ``values`` that are ids. Raises `ValueError` for one beyond `MAX_IDS`."""
+    ids = frozenset(value for value in values if isinstance(value, int) and not isinstance(value, bool) and value >= 0)
+    if max(ids, default=0) >= MAX_IDS:
+        raise ValueError(f"it has the token id {max(ids)}")
+    return ids
+
+
+def whole_number(value: Any) -> int | None:
+    """A number of tokens, as far as it is one."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def token_text(value: Any) -> str | None:
@@ -151,42 +205,29 @@ def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
     return {name: text for name, text in named if text}
 
 
-def _parse(text: str, source: str) -> dict[str, Any]:
-    try:
-        document = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise CheckpointError(f"{source} is not JSON: {error}") from error
-    if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
-        raise CheckpointError(f"{source} is no tokenizer file: it has no model")
-    return document
-
-
 def _missing_tokens(document: Mapping[str, Any], config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Added tokens that only the config names."""
     known = {token["content"] for token in document.get("added_tokens", [])}
-    declared = config.get("added_tokens_decoder", {})
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
     return [
-        {"id": int(number), **flags, **{key: value for key, value in token.items() if key in flags or key == "content"}}
-        for number, token in declared.items()
-        if token["content"] not in known
+        {"id": number} | {name: value or False for name, value in msgspec.structs.asdict(token).items()}
+        for number, token in declared_tokens(config).items()
+        if token.content not in known
     ]
 
 
 def _added_tokens(document: Mapping[str, Any], config: Mapping[str, Any]) -> list[AddedToken]:
-    declared = {int(number): token for number, token in config.get("added_tokens_decoder", {}).items()}
+    declared = declared_tokens(config)
     special = set(special_tokens(config).values())
     special.update(filter(None, map(token_text, config.get("additional_special_tokens") or ())))
     byte_level = any(step.get("type") == "ByteLevel" for step in _steps(document.get("decoder"), "decoders"))
-    return [
-        AddedToken(
-            id=token["id"],
-            text=token["content"],
-            special=bool(declared.get(token["id"], token).get("special")) or token["content"] in special,
-            blanks=not byte_level,
+    added = []
+    for token in document.get("added_tokens", []):
+        stated = declared.get(token["id"])
+        said = token.get("special") if stated is None else stated.special
+        added.append(
+            AddedToken(token["id"], token["content"], bool(said) or token["content"] in special, not byte_level)
         )
-        for token in document.get("added_tokens", [])
-    ]
+    return added
 
 
 def _pieces(document: Mapping[str, Any], source: str) -> Iterable[tuple[str, int]]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import tokenizers
 
+from paraserve.tokenizers.base import reading
 from paraserve.tokenizers.exactness import choose_encoder, probe_texts
 from paraserve.tokenizers.huggingface import FastEncoder
 from paraserve.tokenizers.sentencepiece_files import SentencePieceFiles, read_files
@@ -34,7 +35,10 @@ class SentencePieceTokenizer(TableTokenizer):
         Raises:
             CheckpointError: a file is broken, files contradict each other, or the extra is not installed.
         """
-        files = read_files(path)
+        with reading(path):
+            self._read(read_files(path))
+
+    def _read(self, files: SentencePieceFiles) -> None:
         added = [AddedToken(token.id, token.text, token.special, blanks=True) for token in files.matched]
         matched = {token.id for token in added}
         added += [
@@ -59,7 +63,7 @@ class SentencePieceTokenizer(TableTokenizer):
         """The library that encodes: ``fastokens``, or ``sentencepiece`` where it did not pass."""
         return self._encoder.name
 
-    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+    def _encode(self, text: str, add_special_tokens: bool) -> list[int]:
         """``add_special_tokens`` puts BOS and EOS around it, as the config says, unless the text has them already."""
         ids = self._encoder.encode(text)
         if not add_special_tokens:

@@ -11,8 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paraserve.tokenizers.base import CheckpointError
-from paraserve.tokenizers.huggingface import SPECIAL_TOKEN_NAMES, read_object, token_text
+import msgspec
+
+from paraserve.tokenizers.base import CheckpointError, reading
+from paraserve.tokenizers.huggingface import (
+    SPECIAL_TOKEN_NAMES,
+    TokenId,
+    declared_tokens,
+    read_object,
+    read_tokenizer_config,
+    token_text,
+)
 from paraserve.tokenizers.sentencepiece_merges import (
     BYTE,
     CONTROL,
@@ -74,7 +83,7 @@ def model_file(directory: Path) -> Path | None:
 def read_files(path: Path) -> SentencePieceFiles:
     """The model at ``path``, and the tokenizer's configuration beside it. Raises `CheckpointError`."""
     model = _read_model(path)
-    config = read_object(path.parent / "tokenizer_config.json")
+    config = read_tokenizer_config(path.parent / "tokenizer_config.json")
     _check_class(path, config)
     _check_prefix(path, config, model)
     if "added_tokens_decoder" not in config:
@@ -104,8 +113,6 @@ def _read_model(path: Path) -> Any:
         ) from error
     try:
         model = ModelProto.FromString(path.read_bytes())
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
     except DecodeError as error:
         raise CheckpointError(f"{path} is no SentencePiece model; {_INSTEAD}") from error
     if not model.pieces:
@@ -178,16 +185,15 @@ def _matched_tokens(
 
 def _stated_tokens(path: Path, config: Mapping[str, Any]) -> Iterator[MatchedToken]:
     """``added_tokens_decoder``; in checkpoints from before it, ``added_tokens.json``."""
-    try:
-        if "added_tokens_decoder" in config:
-            for number, token in config["added_tokens_decoder"].items():
-                flags = (_flag(token, name) for name in FLAGS)
-                yield MatchedToken(int(number), token["content"], bool(token.get("special")), *flags)
-        else:
-            for text, number in read_object(path.parent / "added_tokens.json").items():
-                yield MatchedToken(int(number), text, False)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"the added tokens beside {path} are of no known form: {error!r}") from error
+    if "added_tokens_decoder" in config:
+        for number, token in declared_tokens(config).items():
+            yield MatchedToken(number, token.content, bool(token.special), *(_flag(token, name) for name in FLAGS))
+        return
+    file = path.parent / "added_tokens.json"
+    with reading(file):
+        added = msgspec.convert(read_object(file), dict[str, TokenId])
+    for text, number in added.items():
+        yield MatchedToken(number, text, False)
 
 
 def _special_spellings(config: Mapping[str, Any], named: Mapping[str, str]) -> Iterator[tuple[str, Any]]:

@@ -7,34 +7,34 @@ tokens first, the vocabulary's ranks after them), and nothing here changes after
 from __future__ import annotations
 
 import base64
-import binascii
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from paraserve.tokenizers.base import CheckpointError
+from paraserve.tokenizers.base import reading
+from paraserve.tokenizers.huggingface import TokenId
 from paraserve.tokenizers.tiktoken import FastRankEncoder, RankEncoder, RankTokenizer, rank_encoder
 from paraserve.tokenizers.token_table import AddedToken, TokenTable
 
 
 class TekkenEntry(msgspec.Struct):
-    rank: int
+    rank: TokenId
     token_bytes: str
     """Base64."""
 
 
 class TekkenSpecial(msgspec.Struct):
-    rank: int
+    rank: TokenId
     token_str: str
 
 
 class TekkenConfig(msgspec.Struct):
     pattern: str
-    default_vocab_size: int
+    default_vocab_size: TokenId
     """Special tokens counted in; the file may list more entries, which the model has no row for."""
-    default_num_special_tokens: int
+    default_num_special_tokens: TokenId
     version: str | None = None
 
 
@@ -62,15 +62,13 @@ class TekkenTokenizer(RankTokenizer):
 
     def __init__(self, path: Path) -> None:
         """Raises `CheckpointError`: the file cannot be read, or its ids have holes."""
-        try:
-            file = msgspec.json.decode(path.read_bytes(), type=TekkenFile)
-            specials = _specials(file)
-            ranks = _ranks(file, len(specials))
-            encoder = _encoder(ranks, specials, file.config.pattern)
-        except OSError as error:
-            raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
-        except (ValueError, binascii.Error) as error:
-            raise CheckpointError(f"{path} is no tekken vocabulary: {error}") from error
+        with reading(path):
+            self._read(msgspec.json.decode(path.read_bytes(), type=TekkenFile))
+
+    def _read(self, file: TekkenFile) -> None:
+        specials = _specials(file)
+        ranks = _ranks(file, len(specials))
+        encoder = _encoder(ranks, specials, file.config.pattern)
         added = [AddedToken(id=number, text=text, special=True) for text, number in specials.items()]
         pieces = {rank + len(specials): piece for piece, rank in ranks.items()}
         named = {name: text for name, text in NAMED_SPECIALS.items() if text in specials}
@@ -78,7 +76,7 @@ class TekkenTokenizer(RankTokenizer):
         # The encoder counts ranks from 0 and special tokens after them; the checkpoint has them the other way round.
         self._ids = (*range(len(specials), self.vocab_size), *range(len(specials)))
 
-    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+    def _encode(self, text: str, add_special_tokens: bool) -> list[int]:
         """``add_special_tokens`` puts the BOS token in front, unless the text has it already."""
         ids = [self._ids[number] for number in self._encoder.encode(text)]
         bos = self._table.added_tokens.get(self.bos_token or "")

@@ -7,7 +7,6 @@ Never knows about messages or templates. Two invariants: the ids are those of th
 from __future__ import annotations
 
 import base64
-import binascii
 import itertools
 import re
 from collections.abc import Iterator, Mapping
@@ -17,9 +16,9 @@ from typing import Any
 import fastokens  # type: ignore[import-untyped]
 import tokenizers
 
-from paraserve.tokenizers.base import CheckpointError
+from paraserve.tokenizers.base import CheckpointError, reading
 from paraserve.tokenizers.exactness import choose_encoder, probe_texts
-from paraserve.tokenizers.huggingface import SEGMENT_CACHE_BYTES, special_tokens
+from paraserve.tokenizers.huggingface import SEGMENT_CACHE_BYTES, declared_tokens, special_tokens
 from paraserve.tokenizers.token_table import AddedToken, TableTokenizer, TokenTable
 
 _CASE_TAIL = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -135,12 +134,16 @@ class TiktokenTokenizer(RankTokenizer):
         Raises:
             CheckpointError: the file is no rank file, or its ids have holes.
         """
+        with reading(path):
+            self._read(path, config)
+
+    def _read(self, path: Path, config: Mapping[str, Any]) -> None:
         ranks = _read_ranks(path)
         added = _added_tokens(len(ranks), config)
         table = TokenTable.from_bytes({rank: piece for piece, rank in ranks.items()}, added)
         super().__init__(table, rank_encoder(path, ranks, table.added_tokens), special_tokens(config))
 
-    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+    def _encode(self, text: str, add_special_tokens: bool) -> list[int]:
         """Moonshot's tokenizer adds no token around text: ``add_special_tokens`` changes nothing."""
         if len(text) <= MAX_RUN_CHARS:
             return self._encoder.encode(text)
@@ -164,27 +167,22 @@ def _cut(text: str) -> Iterator[str]:
 
 def _read_ranks(path: Path) -> dict[bytes, int]:
     ranks: dict[bytes, int] = {}
-    try:
-        for line in path.read_bytes().splitlines():
-            if line:
-                piece, rank = line.split()
-                ranks[base64.b64decode(piece, validate=True)] = int(rank)
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, binascii.Error) as error:
-        raise CheckpointError(f"{path} is no tiktoken rank file: {error}") from error
+    for line in path.read_bytes().splitlines():
+        if line:
+            piece, rank = line.split()
+            ranks[base64.b64decode(piece, validate=True)] = int(rank)
     if not ranks or set(ranks.values()) != set(range(len(ranks))):
         raise CheckpointError(f"{path} is no tiktoken rank file: its ranks have holes")
     return ranks
 
 
 def _added_tokens(first: int, config: Mapping[str, Any]) -> list[AddedToken]:
-    named = {int(number): token for number, token in config.get("added_tokens_decoder", {}).items()}
+    named = declared_tokens(config)
     return [
         AddedToken(
             id=number,
-            text=named[number]["content"] if number in named else f"<|reserved_token_{number}|>",
-            special=bool(named[number].get("special")) if number in named else True,
+            text=named[number].content if number in named else f"<|reserved_token_{number}|>",
+            special=bool(named[number].special) if number in named else True,
         )
         for number in range(first, first + RESERVED_TOKENS)
     ]

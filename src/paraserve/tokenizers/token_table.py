@@ -1,20 +1,35 @@
 """Which bytes every token id stands for.
 
-Never knows how text becomes ids. Two invariants: an id below `TokenTable.size` has exactly one byte string (empty for
-an id that the vocabulary leaves unused), and an added token's bytes are what it stands for in UTF-8.
+Never knows how text becomes ids. Three invariants: an id below `TokenTable.size` has exactly one byte string (empty for
+an id that the vocabulary leaves unused), an added token's bytes are what it stands for in UTF-8, and no id is beyond
+`MAX_IDS`, whatever a file says.
 """
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+MAX_IDS = 2**24
+"""Ids are below it: a table has a row for each, used or not. The largest vocabularies have a sixtieth of that."""
 
 PieceDecoder = Callable[[str], bytes]
 """Bytes of one vocabulary entry as the tokenizer file spells it."""
 
 SPACE = "\u2581"
 """How SentencePiece spells a blank."""
+
+
+class TokenizerPanic(RuntimeError):
+    """A library gave up on a text."""
+
+
+def panicked(error: BaseException) -> bool:
+    """Whether a library in Rust gave up. Each has a class of its own for it, none of which is an `Exception`, so that
+    it would pass all nets; it is no more than the failure of one call."""
+    return type(error).__name__ == "PanicException"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +124,9 @@ class TokenTable:
             pieces: vocabulary entries and their ids, in any order.
             decode_piece: how an entry's spelling becomes bytes.
             added: added tokens; they win over a vocabulary entry of the same id.
+
+        Raises:
+            ValueError: an id is negative, or beyond `MAX_IDS`.
         """
         self._adopt({number: decode_piece(piece) for piece, number in pieces}, added)
 
@@ -122,6 +140,8 @@ class TokenTable:
     def _adopt(self, by_id: dict[int, bytes], added: Sequence[AddedToken]) -> None:
         by_id.update((token.id, token.spelled) for token in added)
         self.size = max(by_id, default=-1) + 1
+        if self.size > MAX_IDS or min(by_id, default=0) < 0:
+            raise ValueError(f"it has the token id {self.size - 1 if self.size > MAX_IDS else min(by_id)}")
         self._bytes = tuple(by_id.get(number, b"") for number in range(self.size))
         self.added_tokens: Mapping[str, int] = {token.text: token.id for token in added}
         self.special_ids = frozenset(token.id for token in added if token.special)
@@ -139,8 +159,8 @@ class TokenTable:
         return b"".join(map(self.token_bytes, token_ids)).decode("utf-8", "replace")
 
 
-class TableTokenizer:
-    """What every tokenizer over a table does alike; a subclass adds how text becomes ids."""
+class TableTokenizer(ABC):
+    """What every tokenizer over a table does alike; a subclass adds how text becomes ids (`_encode`)."""
 
     def __init__(
         self, table: TokenTable, special_tokens: Mapping[str, str], blank_prefix: BlankPrefix | None = None
@@ -174,6 +194,18 @@ class TableTokenizer:
     @property
     def eos_token(self) -> str | None:
         return self.special_tokens.get("eos_token")
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        """As `paraserve.tokenizers.base.Tokenizer`. Raises `TokenizerPanic`."""
+        try:
+            return self._encode(text, add_special_tokens)
+        except BaseException as error:
+            if panicked(error):
+                raise TokenizerPanic(f"the tokenizer gave up: {error}") from error
+            raise
+
+    @abstractmethod
+    def _encode(self, text: str, add_special_tokens: bool) -> list[int]: ...
 
     def token_bytes(self, token_id: int) -> bytes:
         return self._table.token_bytes(token_id)

@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from paraserve.formats.declared.anchors import Anchor, literal_anchor, pattern_anchor
 from paraserve.formats.declared.content import UnsupportedTemplateError, body_reader, check_transform
@@ -41,10 +43,32 @@ _KINDS = dict.fromkeys(_REASONING_FIELDS, RegionKind.REASONING) | {
     "tool_calls": RegionKind.CALLS,
     "role": RegionKind.IGNORED,
 }
-_DELIMITER_KEYS = ("open", "open_pattern", "close", "close_pattern")
-_FIELD_KEYS = frozenset(
-    (*_DELIMITER_KEYS, "content", "content_args", "repeats", "join", "optional", "transform", "transform_each")
-)
+
+
+class _Field(msgspec.Struct, forbid_unknown_fields=True):
+    open: str | list[str] | None = None
+    open_pattern: str | None = None
+    close: str | list[str] | None = None
+    close_pattern: str | None = None
+    content: str = "text"
+    content_args: dict[str, Any] = {}
+    repeats: bool = False
+    join: str | None = None
+    optional: bool | None = None
+    transform: Any = None
+    transform_each: bool = False
+
+
+class _Declaration(msgspec.Struct, forbid_unknown_fields=True):
+    """What a declaration of version 1 may say, and of what types."""
+
+    fields: Annotated[dict[str, _Field], msgspec.Meta(min_length=1)]
+    version: Literal[1] = 1
+    defaults: Any = None
+    start_anchor: str | list[str] | None = None
+    start_anchor_pattern: str | None = None
+
+
 _ENDS_LATER = re.compile(r"\(\?=(?:\[\\[sS]\\[sS]\]|\.)[*+]")
 """A field that opens wherever its end comes later: the prompt has opened it, and the message's frame shows that."""
 _PLACEHOLDER = re.compile(r"\{(\w+(?:\.\w+)*)\}")
@@ -159,24 +183,17 @@ def read_regions(template: Mapping[str, Any]) -> Regions:
     Raises:
         UnsupportedTemplateError: when it is not valid, or says what cannot be run safely.
     """
+    try:
+        msgspec.convert(template, _Declaration)
+    except msgspec.ValidationError as error:
+        raise UnsupportedTemplateError(f"response_template: {error}") from error
     frame = _delimiter("response_template", template, "start_anchor")
-    regions = [_region(name, field, frame) for name, field in _fields(template).items()]
+    regions = [_region(name, field, frame) for name, field in template["fields"].items()]
     if sum(region.open is None for region in regions) > 1:
         raise UnsupportedTemplateError("response_template: two fields without an opening delimiter")
     if not any(region.kind is RegionKind.CONTENT or region.open is None for region in regions):
         regions.append(Region(RegionKind.CONTENT))
     return Regions(tuple(regions), frame)
-
-
-def _fields(template: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    known = {"version", "defaults", "fields", "start_anchor", "start_anchor_pattern"}
-    fields = template.get("fields")
-    if template.get("version", 1) != 1 or not isinstance(fields, Mapping) or not fields or set(template) - known:
-        raise UnsupportedTemplateError("response_template: not version 1 with fields")
-    for name, field in fields.items():
-        if not isinstance(field, Mapping) or set(field) - _FIELD_KEYS:
-            raise UnsupportedTemplateError(f"{name}: not a field of version 1")
-    return fields
 
 
 def _region(name: str, field: Mapping[str, Any], frame: Anchor | None) -> Region:
