@@ -293,7 +293,7 @@ def test_one_half_of_a_declaration_can_be_turned_off() -> None:
         ({"tool_calls": {"open": ["<a>", "<b>"], "content": "yaml"}}, "yaml"),
         ({"tool_calls": {"open": ["<a>", "<b>"], "content": "json", "transform": "call {name}"}}, "placeholder"),
         ({"tool_calls": {"open": ["<a>", "<b>"], "content": "xml-inline"}}, "tag_pattern"),
-        ({"tool_calls": {"open": "<a>", "surprise": 1}}, "not a field"),
+        ({"tool_calls": {"open": "<a>", "surprise": 1}}, "unknown field `surprise`"),
     ],
 )
 def test_what_cannot_be_run_is_refused_at_start(

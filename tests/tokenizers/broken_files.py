@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import base64
-import copy
 import json
 import random
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import tokenizers
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
 from tokenizers import decoders, models, pre_tokenizers
 
+from tests.fuzz import changed, damaged
 from tests.tokenizers.test_gguf_reader import FILE, gguf
 from tests.toy import TEMPLATE
 
@@ -106,26 +106,6 @@ KINDS: dict[str, Callable[[], Files]] = {
     "model.gguf": _of_gguf,
 }
 
-HOSTILE: tuple[Any, ...] = (
-    *(None, True, False, 0, -1, 1, 2**24, 2**31, 2**40, 2**63, 2**70, -(2**70), 1e308, 0.5),
-    *("", "x", "\0", "(", "(a+)+$", "x" * 100_000, "9" * 5000, "{{", "{% for %}", "{% break %}", "\x1b[2J", "\n"),
-    *(
-        [],
-        {},
-        [[]],
-        [None],
-        [1],
-        [{}],
-        {"a": 1},
-        {"content": 1},
-        ["a", "b"],
-        {"type": "Sequence"},
-        {"type": "ByteLevel"},
-    ),
-)
-ODD_KEYS = ("", "x", "-1", "1e3", str(2**24), str(2**40), "260")
-ODD_NUMBERS = (0, 1, 2**24, 2**31, 2**32 - 1, 2**40, 2**63, 2**64 - 1)
-
 
 def broken(kind: str, seed: int, directory: Path) -> Path:
     """The checkpoint to load. One in ten is whole."""
@@ -134,9 +114,9 @@ def broken(kind: str, seed: int, directory: Path) -> Path:
     target = lot.choice([*files, kind, kind, *(["tokenizer_config.json"] if "tokenizer_config.json" in files else [])])
     for name, content in files.items():
         wrong = name == target and lot.random() < 0.9
-        data = _encoded(name, _changed(content, lot) if wrong and not isinstance(content, bytes) else content)
+        data = _encoded(name, changed(content, lot) if wrong and not isinstance(content, bytes) else content)
         (directory / name).write_bytes(
-            _damaged(data, lot) if wrong and (data is content or lot.random() < 0.2) else data
+            damaged(data, lot) if wrong and (data is content or lot.random() < 0.2) else data
         )
     return directory / kind if kind.endswith(".gguf") else directory
 
@@ -150,51 +130,3 @@ def _encoded(name: str, content: Any) -> bytes:
         return gguf(content)
     except (TypeError, struct.error, AttributeError, UnicodeEncodeError):  # a value that the format has no kind for
         return gguf(FILE)
-
-
-def _changed(document: Any, lot: random.Random) -> Any:
-    document = copy.deepcopy(document)
-    for _ in range(lot.choice([1, 1, 1, 2, 3])):
-        paths = [path for path in _paths(document) if path]
-        if not paths:
-            break
-        short = [path for path in paths if len(path) <= lot.randint(1, 5)]
-        *way, last = lot.choice(short or paths)
-        parent = document
-        for key in way:
-            parent = parent[key]
-        match lot.randrange(6):
-            case 0:
-                del parent[last]
-            case 1 if isinstance(parent, dict):
-                parent[lot.choice(ODD_KEYS)] = parent.pop(last)
-            case _:
-                parent[last] = copy.deepcopy(lot.choice(HOSTILE))
-    return document
-
-
-def _paths(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    yield path
-    items = (
-        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
-    )
-    for key, value in items:
-        yield from _paths(value, (*path, key))
-
-
-def _damaged(data: bytes, lot: random.Random) -> bytes:
-    damaged = bytearray(data)
-    for _ in range(lot.choice([1, 1, 2, 4])):
-        at = lot.randrange(min(len(damaged), lot.choice([len(damaged), 400])) + 1)
-        match lot.randrange(5):
-            case 0:
-                del damaged[at:]
-            case 1:
-                damaged[at : at + 1] = bytes([lot.randrange(256)])
-            case 2:
-                damaged[at : at + 8] = struct.pack("<Q", lot.choice(ODD_NUMBERS))
-            case 3:
-                damaged[at:at] = lot.randbytes(lot.randrange(9))
-            case _:
-                del damaged[at : at + lot.randrange(9)]
-    return bytes(damaged)

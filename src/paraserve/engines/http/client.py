@@ -63,7 +63,7 @@ class HTTPReply:
         """The decoded body, None where it is no JSON."""
         try:
             return msgspec.json.decode(self.body)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             return None
 
 
@@ -300,6 +300,10 @@ def silent() -> EngineError:
 def broken() -> EngineError:
     """The connection ended before the answer did."""
     return EngineError(502, ErrorCode.ENGINE_DISCONNECTED, "The engine broke the reply off.")
+
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What reading JSON that an engine sent may raise: it may be none, or be nested without end."""
 
 
 def garbled() -> EngineError:

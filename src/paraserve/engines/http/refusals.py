@@ -75,7 +75,7 @@ def engine_message(body: bytes) -> str:
     """The message in an error body of SGLang, vLLM or one of their routers; "" where there is none."""
     try:
         message = _message(msgspec.json.decode(body))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         message = body.decode(errors="replace")
     # A router puts the worker's whole body into a message of its own: the innermost one is what was said. It may be
     # cut short (sglang-router 0.3.2 sends the worker's content-length with a longer body).

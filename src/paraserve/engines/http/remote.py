@@ -272,6 +272,8 @@ def check_chunk(chunk: EngineChunk, prompt_tokens: int, vocab_size: int) -> None
     for token_id in chunk.token_ids:
         if not 0 <= token_id < vocab_size:
             raise garbled()
+    if chunk.finish is not None and not 0 <= (chunk.finish.matched or 0) < vocab_size:
+        raise garbled()
     if chunk.prompt_tokens is not None and not 0 <= chunk.prompt_tokens <= MOST_TOKENS:
         raise garbled()
     if chunk.cached_tokens is not None and not 0 <= chunk.cached_tokens <= MOST_TOKENS:

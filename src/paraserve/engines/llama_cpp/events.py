@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import msgspec
 
 from paraserve.engines.base import EngineError, Finish, TokenLogprob
-from paraserve.engines.http.client import garbled
-from paraserve.engines.http.sse import SSEReader
+from paraserve.engines.http.client import UNREADABLE, garbled
+from paraserve.engines.http.sse import SSEOverflow, SSEReader
 from paraserve.engines.llama_cpp.token_fragments import TokenFragments
 from paraserve.protocol.error_codes import ErrorCode
 
@@ -55,7 +56,7 @@ class _Alternative(msgspec.Struct):
 class _Probability(msgspec.Struct):
     id: int
     logprob: float
-    bytes: list[int]
+    bytes: list[Annotated[int, msgspec.Meta(ge=0, le=255)]]
     top_logprobs: list[_Alternative] = []
 
 
@@ -97,10 +98,14 @@ class CompletionEvents:
 
     def feed(self, received: bytes) -> Iterator[Piece]:
         """Pieces of the events that ``received`` completes. Raises `EngineError` for what cannot be read."""
-        for payload in self._sse.feed(received):
+        try:
+            payloads = self._sse.feed(received)
+        except SSEOverflow as error:
+            raise garbled() from error
+        for payload in payloads:
             try:
                 event = self._decoder.decode(payload)
-            except msgspec.DecodeError as error:
+            except UNREADABLE as error:
                 raise garbled() from error
             if event.error is not None:
                 yield Piece([], error=ServerFailure(event.error.code, payload))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+_MOST_LOST = 256
+"""Bytes that are looked for at most: a character has four, and a token that begins one a word in front."""
 _LONGEST_FOLLOWER = 3
 """Bytes that the text can go on for after the first byte of a character, and still be held to be inside it."""
 
@@ -62,27 +64,35 @@ class TokenFragments:
         Returns:
             None where the vocabulary cannot spell it.
         """
-        ending = self._token_bytes(last)
-        if not text.endswith(ending):
+        try:
+            ending = self._token_bytes(last)
+        except ValueError:
             return None
-        missing = text[: len(text) - len(ending)]
+        missing = text.removesuffix(ending)
+        if not text.endswith(ending) or len(missing) > _MOST_LOST:
+            return None
         if not missing:
             return []
-        for count in range(most, 0, -1):
-            found = self._spell(missing, 0, count)
+        hopeless: set[tuple[int, int]] = set()
+        for count in range(min(most, len(missing)), 0, -1):
+            found = self._spell(missing, 0, count, hopeless)
             if found is not None:
                 return found
         return None
 
-    def _spell(self, missing: bytes, begin: int, count: int) -> list[int] | None:
+    def _spell(self, missing: bytes, begin: int, count: int, hopeless: set[tuple[int, int]]) -> list[int] | None:
+        """``hopeless``: from where it cannot be spelled in so many tokens, as far as that has been found out."""
         if count == 0:
             return [] if begin == len(missing) else None
+        if (begin, count) in hopeless:
+            return None
         for end in range(len(missing), begin, -1):
             token_id = self._ids.get(missing[begin:end])
-            if token_id is not None and ends_inside_character(missing[:end]):
-                rest = self._spell(missing, end, count - 1)
+            if token_id is not None and ends_inside_character(missing[max(0, end - 4) : end]):
+                rest = self._spell(missing, end, count - 1, hopeless)
                 if rest is not None:
                     return [token_id, *rest]
+        hopeless.add((begin, count))
         return None
 
 

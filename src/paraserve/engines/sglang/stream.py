@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from paraserve.engines.base import EngineChunk, EngineError, EngineRequest, Finish, TokenLogprob
-from paraserve.engines.http.client import broken, garbled
+from paraserve.engines.http.client import UNREADABLE, broken, garbled
 from paraserve.engines.http.refusals import engine_message
 from paraserve.engines.http.remote import DONE, cached_prompt_tokens, ignores_eos
 
@@ -106,7 +106,7 @@ class SGLangStream:
             if (meta := event.meta_info) is None:
                 raise garbled()
             return self._chunk(bytes(event.output_ids), meta)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise garbled() from error
 
     def _chunk(self, raw_ids: bytes, meta: _MetaInfo) -> EngineChunk | None:
@@ -178,7 +178,7 @@ class SGLangStream:
         body = bytes(raw)
         try:
             told = msgspec.json.decode(body, type=_ErrorBody)
-        except msgspec.ValidationError:
+        except UNREADABLE:
             told = _ErrorBody()
         status = told.code if isinstance(told.code, int) else told.status_code
         return self._refused(status or 500, engine_message(body), self._request)

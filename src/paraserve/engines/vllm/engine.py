@@ -25,7 +25,7 @@ from paraserve.engines.base import (
     Sampling,
     TokenLogprob,
 )
-from paraserve.engines.http.client import HTTPTimeouts, broken, garbled
+from paraserve.engines.http.client import UNREADABLE, HTTPTimeouts, broken, garbled
 from paraserve.engines.http.refusals import engine_message
 from paraserve.engines.http.remote import (
     DONE,
@@ -264,7 +264,7 @@ class VLLMStream:
             return self._release(None)
         try:
             event = _decode_event(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise garbled() from error
         self.name = event.request_id or self.name
         if bytes(event.error) not in _NONE:
@@ -314,7 +314,7 @@ class VLLMStream:
     def _error(self, body: bytes) -> EngineError:
         try:
             code = msgspec.json.decode(body, type=_ErrorBody).code
-        except msgspec.ValidationError:
+        except UNREADABLE:
             code = None
         return self._engine.refused(code if isinstance(code, int) else 500, engine_message(body), self._request)
 
