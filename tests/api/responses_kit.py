@@ -41,7 +41,8 @@ def accumulated(parts: list[dict[str, Any]]) -> dict[str, Any]:
     first, second, *middle, last = parts
     assert [first["type"], second["type"]] == ["response.created", "response.in_progress"]
     assert first["response"]["status"] == "in_progress"
-    assert first["response"]["output"] == []
+    assert first["response"]["output"] == second["response"]["output"] == []
+    assert first["response"]["id"] == second["response"]["id"] == last["response"]["id"]
     assert last["type"] in LAST
     assert last["type"] == f"response.{last['response']['status']}"
     output: list[dict[str, Any]] = []
@@ -73,7 +74,8 @@ def accumulated(parts: list[dict[str, Any]]) -> dict[str, Any]:
             item[field].append(dict(part["part"]))
         elif kind.endswith("_part.done"):
             field = "summary" if "summary" in kind else "content"
-            assert part["part"] == item[field][0]
+            assert part["part"] == item[field][part[f"{field}_index"]]
+            assert any("text" in name and ("summary" in name) == ("summary" in kind) for name in done)
             done.add(kind)
         elif kind in DELTAS:
             of, field, _ = DELTAS[kind]
@@ -83,7 +85,7 @@ def accumulated(parts: list[dict[str, Any]]) -> dict[str, Any]:
                 item[field][0]["logprobs"] += part["logprobs"]
         elif kind.removesuffix(".done") + ".delta" in DELTAS:
             _, field, _ = DELTAS[kind.removesuffix(".done") + ".delta"]
-            assert part["text"] == item[field][0]["text"]
+            assert part["text"] == item[field][part[f"{field}_index"]]["text"]
             assert part.get("logprobs", []) == item[field][0].get("logprobs", [])
             done.add(kind)
         else:

@@ -10,6 +10,7 @@ import pytest
 
 from paraserve.api.call_ids import restored_id, safe_id
 from paraserve.engines.base import EngineError
+from tests.api.messages_kit import accumulated, events
 from tests.api.wire import CHAT
 from tests.toy import TEMPLATE, client, deployment, engine, reply
 
@@ -32,42 +33,6 @@ def said(block: dict[str, Any]) -> dict[str, Any]:
 
 def past_call(call_id: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": {"name": "list", "arguments": arguments}}
-
-
-def events(body: str) -> list[dict[str, Any]]:
-    """The payloads of a stream; each event's name is its type."""
-    found = []
-    for frame in body.removesuffix("\n\n").split("\n\n"):
-        name, data = frame.split("\n")
-        payload = json.loads(data.removeprefix("data: "))
-        assert name == f"event: {payload['type']}"
-        found.append(payload)
-    return found
-
-
-def accumulated(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """The message that an SDK has at the end. Blocks come one after the other."""
-    assert parts[0]["type"] == "message_start"
-    assert [part["type"] for part in parts[-2:]] == ["message_delta", "message_stop"]
-    message: dict[str, Any] = parts[0]["message"]
-    stopped = []
-    for part in parts[1:-2]:
-        match part["type"]:
-            case "content_block_start":
-                assert part["index"] == len(message["content"])
-                message["content"].append(dict(part["content_block"]))
-            case "content_block_delta":
-                assert part["index"] == len(message["content"]) - 1
-                (field,) = part["delta"].keys() - {"type"}
-                message["content"][-1][field] = message["content"][-1].get(field, "") + part["delta"][field]
-            case "content_block_stop":
-                assert part["index"] == len(message["content"]) - 1
-                stopped.append(part["index"])
-                if "partial_json" in message["content"][-1]:
-                    message["content"][-1]["input"] = json.loads(message["content"][-1].pop("partial_json"))
-    # A call that was cut is never stopped, and is no block of the whole response.
-    message["content"] = [message["content"][i] for i in stopped] or [{"type": "text", "text": ""}]
-    return {**message, **parts[-2]["delta"], "usage": parts[-2]["usage"]}
 
 
 async def post(http: httpx.AsyncClient, path: str = MESSAGES, **fields: Any) -> httpx.Response:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.api import test_messages_wire as messages_wire
+from tests.api import messages_kit
 from tests.api.responses_kit import accumulated, events
 from tests.api.wire import CHAT, chunks, folded
 from tests.toy import END, TOKENIZER, client, deployment, engine, reply
@@ -257,7 +257,7 @@ class Claude(Client):
     """System blocks of which one changes with each request; the mark of the cache moves on with the last block;
     thoughts with their signature; results beside each other in one user message."""
 
-    path = messages_wire.MESSAGES
+    path = "/v1/messages"
 
     def body(self) -> Item:
         billing = {"type": "text", "text": f"x-anthropic-billing-header: cch={self.number}{self.turn:04x};"}
@@ -287,7 +287,7 @@ class Claude(Client):
             self.history.append({"role": "user", "content": [block]})
 
     def read(self, stream: str) -> list[tuple[str, str]]:
-        blocks = messages_wire.accumulated(messages_wire.events(stream))["content"]
+        blocks = messages_kit.accumulated(messages_kit.events(stream))["content"]
         self.history.append({"role": "assistant", "content": blocks})
         return [(block["id"], block["name"]) for block in blocks if block["type"] == "tool_use"]
 

@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.api.messages_kit import events as message_events
 from tests.api.responses_kit import events as response_events
-from tests.api.test_messages_wire import events as message_events
 from tests.api.test_sessions import ASKED, Chat, Claude, Client, Codex
 from tests.api.wire import chunks
 from tests.e2e.conftest import Server
