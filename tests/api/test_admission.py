@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE, until
 async def test_beyond_the_queue_requests_get_503_with_retry_after_and_the_others_are_served(
     path: str, stream: bool
 ) -> None:
-    scripted = engine(reply("abc", first_delay=0.05))
+    scripted = engine(reply("abc", first_delay=0.3))
     http = client(deployment(scripted, max_concurrent_requests=2, max_queued_requests=3))
     async with asyncio.timeout(PATIENCE):
         answers = await asyncio.gather(*(post(http, path, stream=stream) for _ in range(20)))
@@ -148,7 +148,7 @@ async def ask(http: httpx.AsyncClient, key: str, path: str, *, stream: bool) -> 
 async def test_a_key_beyond_its_limit_gets_429_before_any_stream_and_other_keys_are_served(
     path: str, stream: bool
 ) -> None:
-    scripted = engine(reply("abc", first_delay=0.05))
+    scripted = engine(reply("abc", first_delay=0.3))
     served = deployment(
         scripted, api_key=("sesame", "thyme"), max_concurrent_requests_per_key=2, max_queued_requests_per_key=1
     )

@@ -78,18 +78,20 @@ async def test_the_head_of_a_stream_goes_out_at_once_by_default() -> None:
     scripted = engine(reply("abc", hang_after=0))
     leaving = LeavingClient(create_app(deployment(scripted)), CHAT, stream=True, messages=USER)
     await until_running(scripted, 1)
-    await asyncio.sleep(0.01)
+    await until(lambda: leaving.messages)
     assert [message["type"] for message in leaving.messages] == ["http.response.start"]
     await leaving.leave()
 
 
 async def test_silence_is_filled_with_comments_between_whole_frames() -> None:
-    scripted = engine(reply("ab", first_delay=0.2, delay=0.2))
-    async with client(deployment(scripted, stream_comment_interval=0.05)) as http:
-        body = (await post(http, stream=True)).text
-    assert body.count(": keep-alive\n\n") >= 4
-    assert body.startswith(": keep-alive\n\n")
-    assert frames(body)[-1] == "[DONE]"
+    for said in (0, 1):
+        app = create_app(deployment(engine(reply("ab", hang_after=said)), stream_comment_interval=0.01))
+        silent = LeavingClient(app, CHAT, stream=True, messages=USER)
+        await until(lambda: silent.body.endswith(b": keep-alive\n\n" * 3))  # noqa: B023 - it is awaited here
+        await silent.leave()
+        assert all(": keep-alive" not in frame for frame in frames(silent.body.decode()))
+    async with client(deployment(engine(reply("ab", first_delay=0.2)), stream_comment_interval=0.05)) as http:
+        assert frames((await post(http, stream=True)).text)[-1] == "[DONE]"
     async with client(deployment(engine(reply("ab", first_delay=0.2)))) as http:
         assert ": keep-alive" not in (await post(http, stream=True)).text
 
@@ -100,8 +102,7 @@ async def test_a_server_that_stops_tells_the_streams_that_it_breaks_off() -> Non
     await asyncio.wait_for(leaving.got.wait(), PATIENCE)
     leaving.task.cancel()
     await asyncio.wait({leaving.task}, timeout=PATIENCE)
-    body = b"".join(message.get("body", b"") for message in leaving.messages).decode()
-    assert '"code":"server_stopping"' in frames(body)[-1]
+    assert '"code":"server_stopping"' in frames(leaving.body.decode())[-1]
     assert scripted.running == 0
     assert leaving.messages[-1]["more_body"] is False
 

@@ -8,11 +8,13 @@ from typing import Any
 import httpx
 import pytest
 
+from paraserve.api.app import create_app
 from paraserve.api.call_ids import restored_id, safe_id
 from paraserve.engines.base import EngineError
 from tests.api.messages_kit import accumulated, events
-from tests.api.wire import CHAT
+from tests.api.wire import CHAT, LeavingClient
 from tests.toy import TEMPLATE, client, deployment, engine, reply
+from tests.waiting import until
 
 MESSAGES = "/v1/messages"
 COUNT = "/v1/messages/count_tokens"
@@ -320,9 +322,11 @@ async def test_a_failure_inside_a_stream_is_an_error_event_and_its_end() -> None
 
 
 async def test_silence_is_a_ping() -> None:
-    async with client(deployment(engine(reply("Hi.", first_delay=0.2)), stream_comment_interval=0.05)) as http:
-        parts = events((await post(http, stream=True)).text)
-    assert [part["type"] for part in parts[:2]] == ["message_start", "ping"]
+    app = create_app(deployment(engine(reply("Hi.", hang_after=0)), stream_comment_interval=0.01))
+    silent = LeavingClient(app, MESSAGES, model="toy", max_tokens=64, messages=[HI], stream=True)
+    await until(lambda: b"ping" in silent.body)
+    await silent.leave()
+    assert [part["type"] for part in events(silent.body.decode())[:2]] == ["message_start", "ping"]
 
 
 async def test_both_kinds_of_key_open_the_door() -> None:

@@ -11,9 +11,9 @@ import pytest
 from paraserve import __version__
 from paraserve.api.system import TOKEN_SECONDS
 from paraserve.engines.base import EngineError
-from paraserve.engines.scripted.engine import ScriptedEngine
 from tests.api.wire import CHAT, COMPLETIONS, post
 from tests.toy import client, deployment, engine, reply
+from tests.waiting import until
 
 
 async def test_health_is_the_process_and_health_generate_is_the_engine() -> None:
@@ -42,23 +42,16 @@ async def test_health_is_503_while_an_engine_that_the_server_looks_after_is_gone
         assert (await http.get("/health")).status_code == 200
 
 
-async def until_running(scripted: ScriptedEngine) -> None:
-    async with asyncio.timeout(5):
-        while not scripted.running:  # noqa: ASYNC110 - the engine has no event for it
-            await asyncio.sleep(0.01)
-
-
 @pytest.mark.parametrize("first_delay", [0.0, 0.5], ids=["while it makes tokens", "while it reads a prompt"])
 async def test_health_generate_does_not_wait_behind_replies_that_run(first_delay: float) -> None:
-    scripted = engine(reply("x" * 100, first_delay=first_delay, delay=0.02))
+    scripted = engine(reply("x" * 100, first_delay=first_delay, hang_after=1))
     scripted.capacity = 1
     async with client(deployment(scripted)) as http:
         running = asyncio.ensure_future(post(http))
-        await until_running(scripted)
-        await asyncio.sleep(0.1)
+        await until(lambda: scripted.running)
         assert (await http.get("/health_generate")).status_code == 200
-        assert not running.done()
-        await running
+        running.cancel()
+        await asyncio.wait({running})
         asked = len(scripted.requests)
         assert (await http.get("/health_generate")).status_code == 200
         assert len(scripted.requests) == asked, "tokens of the last seconds are health"

@@ -131,6 +131,11 @@ class LeavingClient:
         if message.get("body"):
             self.got.set()
 
+    @property
+    def body(self) -> bytes:
+        """What has come of it."""
+        return b"".join(message.get("body", b"") for message in self.messages)
+
     async def leave(self) -> None:
         """Close the connection, and wait until the server has let go of the request."""
         self._gone.set()

@@ -16,7 +16,7 @@ from paraserve.protocol.errors import RequestError
 from tests.api.wire import CHAT, COMPLETIONS, USER, LeavingClient, post
 from tests.observability.scrape import scrape, scrape_app
 from tests.toy import client, deployment, engine, reply
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 MODES = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 ENDPOINTS = pytest.mark.parametrize("path", [CHAT, COMPLETIONS], ids=["chat", "completions"])
@@ -79,7 +79,7 @@ async def test_times_have_one_observation_a_request_and_one_gap_between_tokens(s
     assert seen.value("inter_token_latency_seconds_count", **where) == 9
     first, engine_time = (seen.value(f"{name}_seconds_sum") for name in ("time_to_first_token", "engine"))
     assert 0 < seen.value("inter_token_latency_seconds_sum", **where) < engine_time
-    assert 0.03 <= first < engine_time <= seen.value("request_duration_seconds_sum")
+    assert 0 < first < engine_time <= seen.value("request_duration_seconds_sum")
     assert 0 < seen.value("prompt_preparation_seconds_sum") < seen.value("request_duration_seconds_sum")
 
 
@@ -118,12 +118,14 @@ async def test_an_error_without_a_code_counts_by_its_status() -> None:
 
 
 async def test_the_wait_for_a_place_is_seen_while_it_lasts_and_timed_after() -> None:
-    scripted = engine(reply("abc", first_delay=0.05))
+    scripted = engine(reply("abc", hang_after=1), reply("abc"))
     app = create_app(deployment(scripted, max_concurrent_requests=1))
     first = LeavingClient(app, CHAT, messages=USER)
     second = LeavingClient(app, CHAT, messages=USER)
     await until(lambda: scrape_app(app).value("requests_queued") == 1)
-    await asyncio.gather(first.task, second.task)
+    await asyncio.sleep(0.02)
+    await first.leave()
+    await asyncio.wait_for(second.task, PATIENCE)
     seen = scrape_app(app)
     assert seen.value("requests_queued") == 0
     assert seen.value("queue_seconds_count", endpoint=CHAT) == 2
@@ -180,7 +182,7 @@ async def test_replies_that_the_stop_of_the_server_breaks_off_count_as_503(strea
     leaving = LeavingClient(app, CHAT, stream=stream, messages=USER)
     await until_running(scripted, 1)
     leaving.task.cancel()
-    await asyncio.wait({leaving.task}, timeout=1)
+    await asyncio.wait({leaving.task}, timeout=PATIENCE)
     seen = scrape_app(app)
     assert seen.value("requests_total", status="503", stream=word(stream)) == 1
     assert seen.value("aborts_total", cause="server_stopping") == seen.value("aborts_total") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ from paraserve.deployment import Deployment
 from paraserve.engines.scripted.engine import ScriptedEngine, ScriptedReply
 from paraserve.settings import load_settings
 from tests import toy
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until
 
 PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
@@ -43,8 +44,6 @@ class Exchange:
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
-    head_at: float | None = None
-    """Seconds from the request to the response's head."""
 
     @property
     def streams(self) -> bool:
@@ -99,19 +98,19 @@ async def exchange(
     flags: str = "",
     model_path: str = "models/toy",
     endpoint: str = "chat",
-    leave_after: float | None = None,
+    leave_when: Callable[[Exchange], object] | None = None,
     **served: Any,
 ) -> Exchange:
     """Send ``body`` to a toy that is served with ``flags``.
 
     Args:
         replies: what the scripted engine says.
-        leave_after: seconds after which the client closes its connection.
+        leave_when: holds when the client closes its connection.
         served: for `toy.deployment`.
     """
     engine = toy.engine(*replies)
     deployment = toy.deployment(engine, model_path=model_path, **served, **given(flags))
-    return await send(body, deployment, engine, endpoint=endpoint, leave_after=leave_after)
+    return await send(body, deployment, engine, endpoint=endpoint, leave_when=leave_when)
 
 
 def given(flags: str) -> dict[str, Any]:
@@ -126,24 +125,25 @@ async def send(
     engine: ScriptedEngine,
     *,
     endpoint: str = "chat",
-    leave_after: float | None = None,
+    leave_when: Callable[[Exchange], object] | None = None,
 ) -> Exchange:
     """Send ``body`` to an app that serves ``deployment``."""
     app = create_app(deployment)
     result = Exchange(engine)
-    loop = asyncio.get_running_loop()
-    began = loop.time()
     sent = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
 
     async def receive() -> dict[str, Any]:
         if sent:
             return sent.pop()
-        await asyncio.sleep(60 if leave_after is None else max(0.0, began + leave_after - loop.time()))
+        if leave_when is None:
+            await asyncio.Event().wait()
+        else:
+            await until(lambda: leave_when(result))
         return {"type": "http.disconnect"}
 
     async def take(message: Any) -> None:
         if message["type"] == "http.response.start":
-            result.status, result.head_at = message["status"], loop.time() - began
+            result.status = message["status"]
             result.headers = {name.decode().lower(): value.decode() for name, value in message["headers"]}
         else:
             result.body += message.get("body", b"")

@@ -679,9 +679,6 @@ async def test_a_good_first_chunk_is_put_back_and_the_stream_is_the_same(endpoin
     off = await exchange(body, reply("Hello."), endpoint=endpoint)
     on = await exchange(body, reply("Hello.", first_delay=0.05), endpoint=endpoint, flags=PREFLIGHT)
     assert without_ids(on.body) == without_ids(off.body)
-    assert off.head_at is not None
-    assert on.head_at is not None
-    assert off.head_at < 0.05 <= on.head_at
 
 
 @pytest.mark.parametrize(("endpoint", "body"), STREAMS)
@@ -689,8 +686,13 @@ async def test_a_client_that_leaves_while_the_head_is_held_aborts_its_generation
     endpoint: str, body: dict[str, Any]
 ) -> None:
     got = await exchange(
-        {**body, "n": 2}, reply("Hello.", hang_after=0), endpoint=endpoint, flags=PREFLIGHT, leave_after=0.05
+        {**body, "n": 2},
+        reply("Hello.", hang_after=0),
+        endpoint=endpoint,
+        flags=PREFLIGHT,
+        leave_when=lambda so_far: so_far.engine.running == 2,
     )
+    assert got.status in (0, 499)
     assert len(got.engine.aborted) == len(got.engine.requests) == 2
     assert got.engine.running == 0
 
@@ -700,11 +702,16 @@ async def test_a_preflight_with_a_bound_starts_the_stream_when_the_engine_is_sil
     endpoint: str, body: dict[str, Any]
 ) -> None:
     flags = f"{PREFLIGHT} --openai-streaming-error-preflight-seconds 0.05 --stream-comment-interval 0.05"
-    got = await exchange(body, reply("Hello.", first_delay=0.4), endpoint=endpoint, flags=flags)
-    assert got.head_at is not None
-    assert 0.04 <= got.head_at < 0.35
+    silent = await exchange(
+        body,
+        reply("Hello.", hang_after=0),
+        endpoint=endpoint,
+        flags=flags,
+        leave_when=lambda so_far: so_far.body.count(b": keep-alive\n\n") >= 2,
+    )
+    assert (silent.status, silent.streams) == (200, True)
+    got = await exchange(body, reply("Hello.", first_delay=0.2), endpoint=endpoint, flags=flags)
     assert got.choices[0].content == "Hello."
-    assert got.body.count(b": keep-alive\n\n") >= 2
     assert all(b"keep-alive" not in frame[1:] for frame in got.body.split(b"\n\n") if frame.startswith(b"data"))
 
     failing = reply("Hello.", first_delay=0.2, error=FAILURE)
