@@ -112,7 +112,9 @@ def _parameter(parameters: Parameters, key: str, value: object) -> str:
     scalar = value is None or isinstance(value, bool | int | float)
     python = parameters.style == "python" or (parameters.style == "python_scalars" and scalar)
     written = value if isinstance(value, str) else repr(value) if python else _json(value)
-    opening = fill(parameters.open, key=key, type=type_of(value), string="true" if is_string else "false")
+    opening = fill(
+        parameters.open, key=parameters.spelled(key), type=type_of(value), string="true" if is_string else "false"
+    )
     return opening + written + fill(parameters.close, key=key)
 
 

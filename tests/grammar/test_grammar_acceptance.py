@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from paraserve.formats.families import FORMATS
+from paraserve.formats.registry import get_format
 from paraserve.formats.spec import PLAIN, Format
 from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.grammar import GrammarError, response_format_constraint, tool_call_constraint
@@ -219,3 +220,15 @@ def test_real_vocabularies_spell_the_calls_that_the_grammar_wants(shared_assets:
     ids = tokenizer.encode(written(format, weather(format), search(format)), add_special_tokens=False).ids
     assert matcher.try_consume_tokens(ids) == len(ids)
     assert matcher.is_accepting()
+
+
+@pytest.mark.parametrize("name", [f.name for f in WITH_CALLS if getattr(f.calls[0].arguments, "entities", ())])
+def test_a_key_is_written_with_the_entities_of_its_family(name: str):
+    format = get_format(name)
+    tool = ToolSpec("set", {"type": "object", "properties": {'a&"b': {"type": "string"}}, "required": ['a&"b']})
+    vocabulary = vocabulary_of(format, True)
+    grammar = grammar_for(format, vocabulary, "required", tools=(tool,), start=ReplyStart.CONTENT)
+    made = written(format, call(format, "set", {'a&"b': "&amp;"}), start=ReplyStart.CONTENT)
+    assert 'key="a&amp;&quot;b"' in made
+    assert vocabulary.accepts(grammar, made)
+    assert not vocabulary.accepts(grammar, made.replace("a&amp;", "a&"))

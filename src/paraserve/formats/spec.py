@@ -72,6 +72,18 @@ class Parameters:
     """What models write in place of ``open``. Read where the key is declared and was not given yet."""
     also_closes: tuple[str, ...] = ()
     """What models write in place of ``close``. Read where what follows can only follow a value."""
+    entities: tuple[tuple[str, str], ...] = ()
+    """What the family writes in a key for characters that mean something around it, in the order of replacement."""
+
+    def spelled(self, key: str) -> str:
+        for char, entity in self.entities:
+            key = key.replace(char, entity)
+        return key
+
+    def meant(self, key: str) -> str:
+        for char, entity in reversed(self.entities):
+            key = key.replace(entity, char)
+        return key
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +281,13 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Lacked:
+    """The end of a marker, which may be missing where something else follows."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Space:
     """Layout."""
 
@@ -280,23 +299,28 @@ class Field:
     name: str
 
 
-Piece = Text | Space | Field
+Piece = Text | Lacked | Space | Field
 
 _FIELD = re.compile(r"\{(name|id|index|key|type|string)\}|((?! [a-z])\s+)")
 
 
-def pieces(template: str) -> tuple[Piece, ...]:
-    """A template in its parts, in order."""
+def pieces(template: str, may_lack: str = "") -> tuple[Piece, ...]:
+    """A template in its parts, in order. A literal ends with what it may lack."""
     found: list[Piece] = []
     position = 0
     for match in _FIELD.finditer(template):
-        if match.start() > position:
-            found.append(Text(template[position : match.start()]))
+        found += _literal_pieces(template[position : match.start()], may_lack)
         found.append(Field(match[1]) if match[1] else Space(match[2]))
         position = match.end()
-    if position < len(template):
-        found.append(Text(template[position:]))
-    return tuple(found)
+    return (*found, *_literal_pieces(template[position:], may_lack))
+
+
+def _literal_pieces(text: str, may_lack: str) -> Iterator[Piece]:
+    *lacking, rest = text.split(may_lack) if may_lack else [text]
+    for part in lacking:
+        yield from (Text(part), Lacked(may_lack)) if part else (Text(may_lack),)
+    if rest:
+        yield Text(rest)
 
 
 _MARK = r"\]<\][a-z]+\[>\[|\[[A-Z_]+\]|<[^<>]*>?|[\[\]{}()\">]|[^<>\[\]{}()\"]+"

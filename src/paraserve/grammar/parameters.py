@@ -94,7 +94,7 @@ class ParameterWriter:
 
     def all(self, node: Object) -> Tree:
         """Every parameter in the schema's order, those that are not required optional, undeclared ones last."""
-        self.check_keys(item.name for item in node.properties)
+        self.check_keys(self.parameters.spelled(item.name) for item in node.properties)
         parts: list[Tree] = []
         for item in node.properties:
             one = self.parameter(partial(self.opening, item.name), item.value)
@@ -106,7 +106,7 @@ class ParameterWriter:
         return sequence(*parts)
 
     def opening(self, key: str, fields: dict[str, str]) -> Tree:
-        return Literal(fill(self.parameters.open, key=key, **fields))
+        return Literal(fill(self.parameters.open, key=self.parameters.spelled(key), **fields))
 
     def free_opening(self, key: Regex, fields: dict[str, str]) -> Tree:
         before, _, after = self.parameters.open.partition("{key}")

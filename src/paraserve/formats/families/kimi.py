@@ -24,7 +24,11 @@ KIMI_K3 = Format(
     calls=(
         Calls(
             '<|open|>call tool="{name}" index="{index}"<|sep|>',
-            Parameters('<|open|>argument key="{key}" type="{type}"<|sep|>', "<|close|>argument<|sep|>"),
+            Parameters(
+                '<|open|>argument key="{key}" type="{type}"<|sep|>',
+                "<|close|>argument<|sep|>",
+                entities=(("&", "&amp;"), ('"', "&quot;")),
+            ),
             "<|close|>call<|sep|>",
             "<|open|>tools<|sep|>",
             "<|close|>tools<|sep|>",

@@ -9,7 +9,7 @@ is declared, and whether a name is, the reader asks.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from paraserve.formats.reading.patterns import (
@@ -53,6 +53,8 @@ class ParameterMarkup:
     trigger: re.Pattern[str]
     """A character without which no end begins."""
     enders: Markers
+    meant: Callable[[str], str]
+    """The key that is meant by what stands for it."""
     python: bool
     """Whether the family writes Python's words."""
 
@@ -65,6 +67,7 @@ def compile_parameters(
     quoting: Sequence[str],
     *,
     before_closing: str = "",
+    may_lack: str = "",
 ) -> ParameterMarkup:
     """Args:
     closing: the closing markup of the call and of its section, in order.
@@ -72,13 +75,14 @@ def compile_parameters(
     headers: how another call may begin, with the beginning of its arguments.
     before_closing: whitespace that the family writes before ``closing``.
     quoting: openers that a value holds only where it tells of calls.
+    may_lack: the end of a marker without which it is the same one.
     """
     opens = parameters.open.rstrip()
     close = parameters.close.strip()
     trail = parameters.close[: len(parameters.close) - len(parameters.close.lstrip())]
     own_breaks = trail + parameters.close[len(parameters.close.rstrip()) :]
     breaks = own_breaks or before_closing
-    openers = [pieces(opens), *(pieces(other.rstrip()) for other in parameters.also_opens)]
+    openers = [pieces(text.rstrip(), may_lack) for text in (opens, *parameters.also_opens)]
 
     def others(atom: Atom) -> str:
         written = [source_of(pieces(text), atom) for text in parameters.also_closes]
@@ -87,7 +91,7 @@ def compile_parameters(
 
     def rest(atom: Atom) -> str:
         """The remaining closing markup, from any piece of it on."""
-        texts = [literal(text, atom) for text in closing]
+        texts = [source_of(pieces(text, may_lack), atom) for text in closing]
         return one_of(
             text + "".join(f"(?:{layout}{other})?" for other in texts[i + 1 :]) for i, text in enumerate(texts)
         )
@@ -96,13 +100,13 @@ def compile_parameters(
         return f"{at_most(breaks, atom)}(?:{others(atom)}{layout})?"
 
     def ends(atom: Atom) -> str:
-        return one_of(source_of((Text(text),), atom) for text in enders)
+        return one_of(source_of(pieces(text, may_lack), atom) for text in enders)
 
     def closed(atom: Atom) -> str:
         return f"{closer(atom)}(?={layout}(?:{ends(atom)}|{source_of(openers[0], atom)}))"
 
     def closer(atom: Atom) -> str:
-        return at_most(trail, atom) + source_of(pieces(close), atom)
+        return at_most(trail, atom) + source_of(pieces(close, may_lack), atom)
 
     def end(atom: Atom) -> str:
         keys = [source_of(opener, atom, f"key{i}") for i, opener in enumerate(openers) if isinstance(opener[0], Text)]
@@ -126,6 +130,7 @@ def compile_parameters(
         on_lines="\n" in own_breaks,
         breaks=bool(breaks),
         trigger=any_of({close[0], opens[0], *(text[0] for text in (*closing, *quoting))}),
-        enders=Markers(enders),
+        enders=Markers(enders, may_lack),
+        meant=parameters.meant,
         python=parameters.style != "json",
     )

@@ -45,6 +45,7 @@ class KeyedReader(ABC):
 
     def __init__(self, opens: tuple[Pattern, ...], enders: Markers, schema: Schema, *, python: bool) -> None:
         self._opens = opens
+        self._meant: Callable[[str], str] = str
         self._enders = enders
         self._schema = schema
         self._python = python
@@ -81,7 +82,7 @@ class KeyedReader(ABC):
             if waiting:
                 break
             match = other.match(text, position)
-            if match and self._wants(match["key"].strip()):
+            if match and self._wants(self._meant(match["key"].strip())):
                 return self._begin_drifted(match, text)
             waiting = match is None and other.may_match(text, position)
         if ends and not waiting:
@@ -109,7 +110,7 @@ class KeyedReader(ABC):
         """Read on in the value that is open; the position behind what was taken."""
 
     def _begin_value(self, match: re.Match[str]) -> None:
-        self._key = key = match["key"].strip()
+        self._key = key = self._meant(match["key"].strip())
         self._again = key in self._given
         if not self._again:
             self.out.append((", " if self._given else "{") + encode_string(key) + ": ")
@@ -179,6 +180,7 @@ class ParametersReader(KeyedReader):
     def __init__(self, markup: ParameterMarkup, schema: Schema, declared: Callable[[str], bool]) -> None:
         super().__init__(markup.opens, markup.enders, schema, python=markup.python)
         self._markup = markup
+        self._meant = markup.meant
         self._declared = declared
         self._lead = ""
         self._empty = True
@@ -266,7 +268,7 @@ class ParametersReader(KeyedReader):
         if group.startswith("name"):
             return self._declared(name)
         on_line = bool(match[0]) or not markup.on_lines or (self._empty and match.start() == begin)
-        return on_line and self._wants(name)
+        return on_line and self._wants(self._meant(name))
 
     def finish(self, text: str, position: int, *, ended: bool) -> None:
         if not self._in_value:

@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from paraserve.formats.spec import Field, Piece, Space, Text, marks
+from paraserve.formats.spec import Field, Lacked, Piece, Space, Text, marks
 
 layout = "[ \\t\\r\\n]{0,64}"
 """Whitespace that means nothing."""
@@ -67,7 +67,7 @@ class Pattern:
 def compile_sources(source: Callable[[Atom], str]) -> Pattern:
     """The pattern of a source that is written with an `Atom` for everything that takes text and is not optional."""
     whole = re.compile(source(lambda atom: atom), re.DOTALL)
-    return Pattern(whole, re.compile(source(lambda atom: f"(?:{atom}|\\Z)"), re.DOTALL))
+    return Pattern(whole, re.compile(source(_or_end), re.DOTALL))
 
 
 def compile_marked(source: Callable[[Atom], str]) -> Pattern:
@@ -76,6 +76,10 @@ def compile_marked(source: Callable[[Atom], str]) -> Pattern:
     part = re.compile(source(lambda atom: f"(?:\\Z()|{atom})"), re.DOTALL)
     named = set(part.groupindex.values())
     return Pattern(whole, part, tuple(group for group in range(1, part.groups + 1) if group not in named))
+
+
+def _or_end(char: str) -> str:
+    return f"(?:{char}|\\Z)"
 
 
 def any_of(chars: Collection[str]) -> re.Pattern[str]:
@@ -114,6 +118,8 @@ def source_of(sequence: Sequence[Piece], atom: Atom, *groups: str) -> str:
         match piece:
             case Text(text):
                 source += literal(text, atom)
+            case Lacked(text):
+                source += f"(?:{layout}{literal(text, atom)}|(?!{layout}{literal(text, _or_end)}))"
             case Space():
                 source += layout
             case Field(name):
@@ -127,6 +133,7 @@ def loosened(sequence: Sequence[Piece]) -> tuple[Piece, ...]:
     found: list[Piece] = []
     for piece in sequence:
         if isinstance(piece, Text):
+            found += [Space("")] if found and isinstance(found[-1], Lacked) else []
             for mark in marks(piece.text):
                 found += [Text(mark), Space("")]
             found.pop()
@@ -165,11 +172,8 @@ class Markers:
             groups.setdefault(separators[text], []).append(text)
 
         def marker(text: str, atom: Atom) -> str:
-            if not may_lack or not text.endswith(may_lack):
-                return source_of((Text(text),), atom)
-            end, not_yet = literal(may_lack, atom), literal(may_lack, lambda char: f"(?:{char}|\\Z)")
-            begin = source_of((Text(text.removesuffix(may_lack)),), atom)
-            return f"{begin}(?:{layout}{end}|(?!{layout}{not_yet}))"
+            lacking = may_lack and text.endswith(may_lack)
+            return source_of((Text(text.removesuffix(may_lack)), Lacked(may_lack)) if lacking else (Text(text),), atom)
 
         def source(atom: Atom) -> str:
             choices = ((before, "|".join(marker(text, atom) for text in group)) for before, group in groups.items())

@@ -259,9 +259,10 @@ def _spelling(calls: Calls, index: int, format: Format) -> Spelling:
     section = units(calls.section_close)
     envelope = isinstance(calls.arguments, JsonEnvelope)
     closers = (*closing, *section, *calls.also_closes, *(("}",) if envelope else ()))
-    opening = pieces(calls.open)
-    ahead = _ahead(calls)
-    openings = [(_announces(entry), compile_pattern(pieces(entry), ahead)) for entry in _entries(calls)]
+    lacks = format.may_lack
+    opening = pieces(calls.open, lacks)
+    ahead = _ahead(calls, lacks)
+    openings = [(_announces(entry), compile_pattern(pieces(entry, lacks), ahead)) for entry in _entries(calls)]
     followings: list[Pattern] = []
     if envelope:
         opening = pieces(calls.open) if not _announces(calls.open) else ()  # more of them in one block
@@ -273,8 +274,8 @@ def _spelling(calls: Calls, index: int, format: Format) -> Spelling:
         index,
         tuple(openings),
         tuple(followings),
-        Markers(_indivisible(closers)),
-        Markers(_indivisible((*closers, *units(calls.section_open)[:1], *units(calls.open)[:1]))),
+        Markers(_indivisible(closers), lacks),
+        Markers(_indivisible((*closers, *units(calls.section_open)[:1], *units(calls.open)[:1])), lacks),
         tuple(text for text in dict.fromkeys(closers) if _is_strong(text)),
         (section or closing or ("",))[-1],
         _stray(closers),
@@ -301,9 +302,9 @@ def _entries(calls: Calls) -> Iterator[str]:
         yield calls.open
 
 
-def _ahead(calls: Calls) -> tuple[tuple[Piece, ...], ...]:
+def _ahead(calls: Calls, may_lack: str) -> tuple[tuple[Piece, ...], ...]:
     """What must follow a call's header for it to be one."""
-    ends = tuple((Text(text),) for text in dict.fromkeys(_closing(calls)))
+    ends = tuple(pieces(text, may_lack) for text in dict.fromkeys(_closing(calls)))
     match calls.arguments:
         case JsonObject(braced=False):
             return ()
@@ -317,7 +318,7 @@ def _ahead(calls: Calls) -> tuple[tuple[Piece, ...], ...]:
         case Elements(tag=tag):
             return (*ends, (Text(f"{tag}<"),))
         case Parameters(open=opens, also_opens=others):
-            openers = [pieces(text.rstrip()) for text in (opens, *others)]
+            openers = [pieces(text.rstrip(), may_lack) for text in (opens, *others)]
             named_first = [opener for opener in openers if isinstance(opener[0], Field)]
             if calls.glued:
                 return tuple(named_first)
@@ -340,10 +341,10 @@ def _markup(calls: Calls, format: Format) -> ParameterMarkup | Pattern | None:
                 text for other in alike for text in (*units(other.section_open)[:1], *units(other.open)[:1])
             )
             headers = [
-                (*pieces(entry), Space(""), *begin)
+                (*pieces(entry, format.may_lack), Space(""), *begin)
                 for other in alike
                 for entry in _entries(other)
-                for begin in _ahead(other)
+                for begin in _ahead(other, format.may_lack)
             ]
             return compile_parameters(
                 parameters,
@@ -352,6 +353,7 @@ def _markup(calls: Calls, format: Format) -> ParameterMarkup | Pattern | None:
                 headers=headers,
                 quoting=_indivisible(tuple(quoting)),
                 before_closing=calls.close[: len(calls.close) - len(calls.close.lstrip())],
+                may_lack=format.may_lack,
             )
         case _:
             return None
