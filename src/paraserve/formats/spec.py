@@ -74,6 +74,8 @@ class Parameters:
     """What models write in place of ``close``. Read where what follows can only follow a value."""
     entities: tuple[tuple[str, str], ...] = ()
     """What the family writes in a key for characters that mean something around it, in the order of replacement."""
+    wraps: bool = False
+    """Models write all arguments as one object, the value of a first key that is none of the tool's."""
 
     def spelled(self, key: str) -> str:
         for char, entity in self.entities:

@@ -70,6 +70,7 @@ def invokes(section: str, mark: str = "", *, typed: bool = False, before: str = 
             f"</{mark}parameter>\n",
             also_opens=(f"{opening}>",) if typed else (),
             also_closes=("</parameter>",) if mark else (),
+            wraps=typed,
         ),
         f"</{mark}invoke>\n",
         f"<{section}>\n",

@@ -55,6 +55,8 @@ class ParameterMarkup:
     enders: Markers
     meant: Callable[[str], str]
     """The key that is meant by what stands for it."""
+    wraps: bool
+    """All arguments may stand as one object under a key that is none."""
     python: bool
     """Whether the family writes Python's words."""
 
@@ -132,5 +134,6 @@ def compile_parameters(
         trigger=any_of({close[0], opens[0], *(text[0] for text in (*closing, *quoting))}),
         enders=Markers(enders, may_lack),
         meant=parameters.meant,
+        wraps=parameters.wraps,
         python=parameters.style != "json",
     )

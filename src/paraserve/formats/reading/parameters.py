@@ -7,12 +7,13 @@ readers follow the contract of `arguments.ArgumentReader`.
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from paraserve.formats.reading.literals import PlainRun, cut_literal, encode_string, escape, space_end
+from paraserve.formats.reading.literals import PlainRun, convert, cut_literal, encode_string, escape, space_end
 from paraserve.formats.reading.parameter_markup import ParameterMarkup
 from paraserve.formats.reading.patterns import Markers, Pattern
 from paraserve.formats.reading.schema import (
@@ -46,6 +47,7 @@ class KeyedReader(ABC):
     def __init__(self, opens: tuple[Pattern, ...], enders: Markers, schema: Schema, *, python: bool) -> None:
         self._opens = opens
         self._meant: Callable[[str], str] = str
+        self._wraps = self._wrapped = False
         self._enders = enders
         self._schema = schema
         self._python = python
@@ -112,8 +114,9 @@ class KeyedReader(ABC):
     def _begin_value(self, match: re.Match[str]) -> None:
         self._key = key = self._meant(match["key"].strip())
         self._again = key in self._given
-        if not self._again:
-            self.out.append((", " if self._given else "{") + encode_string(key) + ": ")
+        self._wrapped = self._wraps and not self._given and not self._wants(key)
+        if not self._again and not self._wrapped:
+            self.out.append(self._opening())
         self._given.add(key)
         self._in_value = True
         known = expected(self._schema, property_schema(self._schema, self._schema, key))
@@ -122,7 +125,7 @@ class KeyedReader(ABC):
     def _begin(self, expectation: Expected) -> None:
         self._expected = expectation
         self._held = self._head = None
-        if self._again or expectation.mode == "literal":
+        if self._again or self._wrapped or expectation.mode == "literal":
             self._held = []
         elif expectation.mode == "string":
             self.out.append('"')
@@ -152,7 +155,22 @@ class KeyedReader(ABC):
             self.out.append('"')
         elif not self._again:
             held = self._head if self._head is not None else "".join(self._held or ())
-            self.out.append(json_value(held, self._expected, python=self._python))
+            if not self._wrapped or not self._unwrap(held):
+                self.out.append(self._opening() * self._wrapped)
+                self.out.append(json_value(held, self._expected, python=self._python))
+
+    def _opening(self) -> str:
+        return ("{" if self._given <= {self._key} else ", ") + encode_string(self._key) + ": "
+
+    def _unwrap(self, held: str) -> bool:
+        """The arguments are one object that stands as the value of a key of no meaning."""
+        written = convert(held) or ""
+        keys = [key for key, _ in json.loads(written, object_pairs_hook=list)] if written[:1] == "{" else []
+        if not keys or len(set(keys)) < len(keys) or not all(map(self._wants, keys)):
+            return False
+        self._given = set(keys)
+        self.out.append(written[:-1].rstrip())
+        return True
 
     def _end_object(self) -> None:
         self.out.append("}" if self._given else "{}")
@@ -163,6 +181,7 @@ class KeyedReader(ABC):
         held = self._head if self._head is not None else "".join(self._held or ())
         if (self._head is None and self._held is None) or not held or self._again:
             return
+        self.out.append(self._opening() * self._wrapped)
         by_look = self._expected is TYPED or self._expected.mode == "by_look"
         python = not by_look or begins_python(held, self._python)
         written, self.rest = cut_literal(held, python=python) or ('"' + escape(held), "")
@@ -180,7 +199,7 @@ class ParametersReader(KeyedReader):
     def __init__(self, markup: ParameterMarkup, schema: Schema, declared: Callable[[str], bool]) -> None:
         super().__init__(markup.opens, markup.enders, schema, python=markup.python)
         self._markup = markup
-        self._meant = markup.meant
+        self._meant, self._wraps = markup.meant, markup.wraps
         self._declared = declared
         self._lead = ""
         self._empty = True
