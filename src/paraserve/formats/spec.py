@@ -153,6 +153,8 @@ class Channels:
     reasoning: str
     preamble: str
     """How content is opened when calls follow."""
+    glued: str = ""
+    """What models write right behind a name, with nothing between."""
     continues: str = ""
     """What the rest of a header begins with whose opener the prompt has written."""
 

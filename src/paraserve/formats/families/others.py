@@ -40,6 +40,7 @@ GPT_OSS = Format(
         call=r"\bto=(?!(?:assistant|user|all)\b)(?:functions\.)?(?P<name>[^\s<]+)",
         reasoning=r"<\|channel\|>\s*analysis\b",
         preamble="<|channel|>commentary<|message|>",
+        glued="json",
         continues="to=",
     ),
     content_open="<|channel|>final<|message|>",

@@ -288,7 +288,7 @@ class OutputParser(ReplyParser):
         """A message header: say what its body is."""
         headers = self._tables.headers
         assert headers is not None
-        name = headers.called(match["header"])
+        name = headers.called(match["header"], self._ledger.declares)
         if name is None:
             self._free.skip_to(match.end())
             self._enter(headers.mode(match["header"]))

@@ -138,11 +138,16 @@ class Headers:
         """A header whose opener the prompt has written."""
         self._call = re.compile(channels.call)
         self._reasoning = re.compile(channels.reasoning)
+        self._glued = channels.glued
 
-    def called(self, header: str) -> str | None:
+    def called(self, header: str, declared: Callable[[str], bool]) -> str | None:
         """The name of the tool, where the message is a call."""
         match = self._call.search(header)
-        return match["name"] if match else None
+        if match is None:
+            return None
+        name: str = match["name"]
+        short = name.removesuffix(self._glued)
+        return short if not declared(name) and declared(short) else name
 
     def mode(self, header: str) -> Mode:
         """What the message is, where it is no call."""
