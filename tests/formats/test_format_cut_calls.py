@@ -9,11 +9,10 @@ import pytest
 
 from paraserve.formats.declared.response_template import read_response_template
 from paraserve.formats.families import FORMATS
-from paraserve.formats.output import parser_for
 from paraserve.formats.spec import Elements, Format, JsonEnvelope, JsonObject, Parameters, Text, pieces
 from paraserve.formats.types import ReplyStart, TextEnd, ToolSpec
 from tests.formats.declared_templates import DECLARED
-from tests.formats.formats_kit import TOOLS, WITH_CALLS, each, parse
+from tests.formats.formats_kit import WITH_CALLS, each, parse
 from tests.formats.golden_replies import CALLS, REPLIES
 from tests.formats.render import Call, render
 
@@ -22,10 +21,10 @@ LISTED = [f for f in PASSED_THROUGH if isinstance(f.calls[0].arguments, JsonEnve
 
 
 def ends_of_calls(format: Format, text: str) -> list[int]:
-    """How much text makes each call complete."""
-    parser, ends = parser_for(format)(format, tools=TOOLS), []
-    for length, character in enumerate(text, start=1):
-        parser.feed(character)
+    """How much text makes each call complete, where a limit cuts behind it."""
+    ends: list[int] = []
+    for length in range(1, len(text) + 1):
+        _, parser = parse(format, text[:length], "length")
         if parser.completed_calls > len(ends):
             ends.append(length)
     return ends

@@ -102,6 +102,8 @@ class Keywords:
     With a ``quote`` they are written as in `QuotedObject`, without its braces."""
 
     quote: str = ""
+    loose: bool = False
+    """Models leave quotes inside strings without an escape."""
 
 
 @dataclass(frozen=True, slots=True)

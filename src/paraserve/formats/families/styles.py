@@ -55,7 +55,7 @@ def json_list(
 
 def python_list(opening: str = "", closing: str = "") -> Calls:
     """All calls as one list of Python calls; bare without an ``opening``."""
-    return Calls("{name}(", Keywords(), ")", f"{opening}[", f"]{closing}", between=", ", bare=not opening)
+    return Calls("{name}(", Keywords(loose=True), ")", f"{opening}[", f"]{closing}", between=", ", bare=not opening)
 
 
 def invokes(section: str, mark: str = "", *, typed: bool = False, before: str = "") -> Calls:

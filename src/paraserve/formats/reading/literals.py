@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from json.encoder import encode_basestring
 from typing import NamedTuple, Protocol
+
+from paraserve.formats.reading.pythonic import begins_set, closes_string
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _SCALAR = re.compile(r"[^ \t\r\n,:\[\]{}()=\"'<]*")
@@ -31,7 +33,7 @@ _PYTHON_ESCAPE = re.compile(
 )
 _PYTHON_ESCAPE_PART = re.compile(r"\\(?:x[0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7}|[0-7]{1,2})?\Z")
 _PYTHON_SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\n": ""}
-_CLOSERS = {"{": "}", "[": "]", "(": ")", "t": ")"}
+_CLOSERS = {"{": "}", "[": "]", "(": ")", "t": ")", "s": "}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class Dialect:
     """What opens and closes a string; a longer one before a shorter one that begins it."""
     python: bool = False
     """Python's escapes, constants, tuples and trailing commas."""
+    loose: bool = False
+    """A quote inside a string may stand without an escape: it ends one only where what follows can only follow one."""
     bare: bool = False
     """Keys without quotes, strings without escapes, unknown words are strings."""
 
@@ -56,6 +60,7 @@ class Dialect:
 
 JSON = Dialect()
 PYTHON = Dialect(quotes=('"""', "'''", '"', "'"), python=True)
+LOOSE_PYTHON = replace(PYTHON, loose=True)
 
 
 def bare_dialect(quote: str) -> Dialect:
@@ -152,6 +157,8 @@ class LiteralReader:
 
     def finish(self, text: str = "", position: int = 0, *, ended: bool = False) -> None:
         """The reply was cut: give out what is held, as far as it is still a prefix of valid JSON."""
+        if self._quote and self._dialect.loose and text.startswith(self._quote, position):
+            self.read(text, position, final=True)
         if self._scalar is None or self.broken:
             return
         text = "".join(self._scalar)
@@ -165,7 +172,8 @@ class LiteralReader:
         char, expect = text[position], self._expect
         if self._enders is not None and len(self._stack) == 1 and expect not in (_COLON, _VALUE):
             if self._enders.at(text, position):
-                return self._next(")", position)
+                self._next(_CLOSERS[self._stack[0]], position)
+                return position
             if not final and self._enders.may_begin(text, position):
                 return -1
         if expect == _COLON:
@@ -184,12 +192,17 @@ class LiteralReader:
         if expect in _KEYS:
             return self._fail(position) if self._raw else self._begin_scalar(text, position)
         if char in "{[" or (char == "(" and self._dialect.python):
-            self._begin_item()
-            self.out.append("{" if char == "{" else "[")
-            self._stack.append("t" if char == "(" else char)
-            self._expect = _FIRST_KEY if char == "{" else _FIRST_VALUE
-            return position + 1
+            is_set = self._dialect.python and char == "{" and begins_set(text, position, final=final)
+            return -1 if is_set is None else self._open("s" if is_set else "t" if char == "(" else char, position)
         return self._begin_scalar(text, position)
+
+    def _open(self, kind: str, position: int) -> int:
+        """A container of this kind."""
+        self._begin_item()
+        self.out.append("{" if kind == "{" else "[")
+        self._stack.append(kind)
+        self._expect = _FIRST_KEY if kind == "{" else _FIRST_VALUE
+        return position + 1
 
     def _next(self, char: str, position: int) -> int:
         """A comma, or the end of the container that we are in."""
@@ -278,6 +291,11 @@ class LiteralReader:
             self.out.append(run if self._raw else escape(run))
             return after
         if text.startswith(quote, position):
+            if self._dialect.loose and not final and len(quote) == 1:
+                closes = closes_string(text, position + 1, inside=self._stack[-1], is_key=self._in_key)
+                if not closes:
+                    self.out += [escape(quote)] * (closes is False)
+                    return -1 if closes is None else position + 1
             self._quote = ""
             self.out.append('"')
             if self._in_key:

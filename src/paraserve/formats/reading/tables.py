@@ -14,7 +14,7 @@ from typing import Any
 
 from paraserve.formats.reading.arguments import ArgumentReader, EnvelopeReader, ObjectReader
 from paraserve.formats.reading.elements import ElementsReader
-from paraserve.formats.reading.literals import PYTHON, LiteralReader, bare_dialect
+from paraserve.formats.reading.literals import LOOSE_PYTHON, PYTHON, LiteralReader, bare_dialect
 from paraserve.formats.reading.parameter_markup import ParameterMarkup, compile_parameters
 from paraserve.formats.reading.parameters import ParametersReader
 from paraserve.formats.reading.patterns import (
@@ -108,11 +108,11 @@ class Spelling:
             case Elements(tag=tag, item=item):
                 assert isinstance(self.markup, Pattern)
                 return ElementsReader(tag, item, self.markup, self.closers, schema)
-            case Keywords(quote=quote):
-                dialect = bare_dialect(quote) if quote else PYTHON
+            case Keywords(quote=quote, loose=loose):
+                dialect = bare_dialect(quote) if quote else LOOSE_PYTHON if loose else PYTHON
                 return LiteralReader(dialect, keywords=True, enders=self.closers if quote else None)
             case QuotedObject(quote=quote):
-                return LiteralReader(bare_dialect(quote))
+                return LiteralReader(bare_dialect(quote), enders=self.closers)
 
 
 Probes = tuple[tuple[Spelling | None, Pattern], ...]
@@ -317,7 +317,8 @@ def _ahead(calls: Calls, may_lack: str) -> tuple[tuple[Piece, ...], ...]:
             return ((Text("{"),),)
         case Keywords(quote=quote) if quote:
             keyed = calls.close.startswith(")")  # what goes before is a name for sure
-            return (*ends, *(((Field("name"), Text(mark)) for mark in ":=") if keyed else ()))
+            gaps = ((),) if keyed else ((Text(" "),), (Text("\n"),))
+            return (*ends, *((*gap, Field("name"), Text(mark)) for gap in gaps for mark in ":="))
         case Keywords():
             return (Field("name"), Text("=")), (Text(")"),)
         case Elements(tag=tag):
