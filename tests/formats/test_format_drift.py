@@ -215,6 +215,15 @@ def test_the_answers_own_opener_ends_reasoning(name: str, text: str, reasoning: 
     assert (folded.reasoning.strip(), folded.content) == (reasoning, content)
 
 
+@pytest.mark.parametrize("name", ["cohere_command3", "cohere_command4"])
+def test_citations_are_no_part_of_the_answer(name: str) -> None:
+    format = get_format(name)
+    answer = " <co>4</co: 0:[1,2],1:[0]> <co>apples</co: 1:[0]>, not </co> or <code>.\n<co>Yes</co: 0:[0]>"
+    text = f"{format.content_open}{answer}{format.content_close}"
+    folded = parse_invariant(format, text, tools=TOOLS, start=ReplyStart.CONTENT)
+    assert folded.content == " 4 apples, not </co> or <code>.\nYes"
+
+
 def test_a_recipient_that_is_no_tool_gets_content() -> None:
     text = "<|channel|>commentary to=assistant<|message|>It is 4.<|end|>"
     folded = parse_invariant(get_format("gpt_oss"), text, tools=TOOLS)

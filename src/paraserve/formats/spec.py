@@ -6,8 +6,8 @@ knows how text arrives, what a token is, or which checkpoint uses it.
 
 Three rules give the strings their meaning:
 
-1. A string is a *template*: ``{name}``, ``{id}``, ``{index}``, ``{key}``, ``{type}`` and ``{string}`` are fields, all
-   else is literal. Braces that are no field stand for themselves.
+1. A string is a *template*: ``{name}``, ``{id}``, ``{index}``, ``{key}``, ``{type}``, ``{string}`` and ``{sources}``
+   are fields, all else is literal. Braces that are no field stand for themselves.
 2. Whitespace in a template is *layout*: written as it stands, and read leniently (any run of it, or none). It is
    part of nothing. Two exceptions: a single space in front of a word is literal (it separates words inside a tag), and
    the whitespace at the two edges of a parameter's value (the end of ``Parameters.open``, the start of
@@ -136,6 +136,8 @@ class Calls:
     """Closing markup that is understood as well, right after the arguments."""
     first_index: int = 0
     """What ``{index}`` counts from."""
+    repeats: bool = False
+    """Models write all the calls again behind the section's end."""
     glued: bool = False
     """Nothing that could be told from a name ends the name: the longest declared one that stands there is meant."""
 
@@ -205,6 +207,8 @@ class Format:
     """Written after everything else, before the stop token."""
     may_lack: str = ""
     """What models leave out at the end of a marker around reasoning and content."""
+    asides: tuple[str, ...] = ()
+    """Marks within text that are no part of it (citations)."""
     content_required: bool = False
     """``content_open`` and ``content_close`` are written around empty content too."""
     ids: IdStyle = "generic"
@@ -307,7 +311,7 @@ class Field:
 
 Piece = Text | Lacked | Space | Field
 
-_FIELD = re.compile(r"\{(name|id|index|key|type|string)\}|((?! [a-z])\s+)")
+_FIELD = re.compile(r"\{(name|id|index|key|type|string|sources)\}|((?! [a-z])\s+)")
 
 
 def pieces(template: str, may_lack: str = "") -> tuple[Piece, ...]:

@@ -38,6 +38,7 @@ def _command(name: str, content: str) -> Format:
         calls=(json_list("<|START_ACTION|>", "<|END_ACTION|>", envelope=envelope, lines=True),),
         content_open=f"<|START_{content}|>",
         content_close=f"<|END_{content}|>",
+        asides=("<co>", "</co: {sources}>"),
         stop_tokens=("<|END_OF_TURN_TOKEN|>",),
     )
 
@@ -66,7 +67,7 @@ LFM_2 = Format(  # LFM2, LFM2.5
     "lfm2",
     reasoning=TIGHT,
     calls=(
-        python_list("<|tool_call_start|>", "<|tool_call_end|>"),
+        python_list("<|tool_call_start|>", "<|tool_call_end|>", repeats=True),
         json_list("<|tool_call_start|>", "<|tool_call_end|>"),
         Calls("<|tool_call_start|>", NAME_AND_ARGUMENTS, "<|tool_call_end|>"),
         python_list(),

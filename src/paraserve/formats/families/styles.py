@@ -53,9 +53,18 @@ def json_list(
     return Calls("", envelope, "", f"{opening}[{first}", f"{last}]{closing}", between=between, bare=not opening)
 
 
-def python_list(opening: str = "", closing: str = "") -> Calls:
+def python_list(opening: str = "", closing: str = "", *, repeats: bool = False) -> Calls:
     """All calls as one list of Python calls; bare without an ``opening``."""
-    return Calls("{name}(", Keywords(loose=True), ")", f"{opening}[", f"]{closing}", between=", ", bare=not opening)
+    return Calls(
+        "{name}(",
+        Keywords(loose=True),
+        ")",
+        f"{opening}[",
+        f"]{closing}",
+        between=", ",
+        bare=not opening,
+        repeats=repeats,
+    )
 
 
 def invokes(section: str, mark: str = "", *, typed: bool = False, before: str = "") -> Calls:

@@ -75,6 +75,7 @@ class OutputParser(ReplyParser):
         # Lead: what may stand only here
         self._echo = start is ReplyStart.REASONING
         self._follow: OpenCall | None = None
+        self._repeat = ""
         # Probe: what may match, and where the opener's parts end, counted from the position
         self._probes: Probes = ()
         self._opener_end = 0
@@ -157,6 +158,8 @@ class OutputParser(ReplyParser):
             self._free.hold_to(after)
         if after == len(window.text):
             return False
+        if self._repeat and (repeated := self._repeat_here()) is not False:
+            return bool(repeated)
         waiting = False
         for attempt in (self._closer_here, self._unannounced_here, self._marker_here):
             outcome = attempt()
@@ -169,8 +172,18 @@ class OutputParser(ReplyParser):
         self._go_on_in_text()
         return True
 
+    def _repeat_here(self) -> bool | None:
+        """All calls of the section once more. (These four say yes, no, or None for not yet.)"""
+        text, position = self._window.here
+        if text.startswith(self._repeat, position):
+            self._free.skip_to(position + len(self._repeat))
+            self._repeat = ""
+            self._ledger.strays += 1
+            return True
+        return None if self._repeat.startswith(text[position:]) else False
+
     def _closer_here(self) -> bool | None:
-        """Closing markup of the call that has just ended. (These three say yes, no, or None for not yet.)"""
+        """Closing markup of the call that has just ended."""
         if self._follow is None:
             return False
         spelling, here = self._follow.spelling, self._window.here
@@ -193,6 +206,9 @@ class OutputParser(ReplyParser):
             self._free.say_to(end)
         self._free.skip_to(end)
         if hit and hit[1] == spelling.last_closer:
+            if spelling.calls.repeats and self._follow.ended:
+                written = self._window.kept_to(hit[0]).strip().removeprefix(spelling.openings[0][0]).strip()
+                self._repeat = written if len(written) <= _MAX_REPEAT else ""
             self._follow = None
             self._close_pending()
         return True
@@ -233,6 +249,11 @@ class OutputParser(ReplyParser):
             self._separator_length = space_end(self._window.text, start) - start
             self._probes = meaning
             self._place = _Place.PROBE
+            return
+        if meaning.aside:
+            self._free.release()
+            self._free.skip_to(end)
+            self._go_on_in_text()
             return
         self._ledger.strays += meaning.stray
         ends_reasoning = self._format.reasoning is not None and literal == self._format.reasoning.close
@@ -302,6 +323,9 @@ class OutputParser(ReplyParser):
     def _begin_call(self, spelling: Spelling, fields: dict[str, str | None], end: int) -> None:
         """A call's header stands in the text from the position to ``end``."""
         header, _ = self._window.take_to(end)
+        if spelling.calls.repeats and self._follow is None:
+            self._window.keep(len(header))
+        self._repeat = ""
         self._place = _Place.CALL
         self._follow = None
         if isinstance(spelling.calls.arguments, JsonEnvelope):
@@ -408,6 +432,7 @@ class OutputParser(ReplyParser):
 
     def _go_on_in_text(self) -> None:
         self._place = _Place.TEXT
+        self._repeat = ""
         self._free.fresh = False
         self._follow = None
         self._set_mode(Mode.CONTENT if self._free.mode is Mode.HEAD else self._free.mode)
@@ -424,6 +449,10 @@ class OutputParser(ReplyParser):
             index, spell = call.index, run.spell
             self._plain = run.stop
             self._delta = lambda text: ToolCallDelta(index, told) if (told := spell(text)) else None
+            if record := self._window.record:
+                self._delta = lambda text: (
+                    record(text) or (ToolCallDelta(index, told) if (told := spell(text)) else None)
+                )
 
     def _take_prefill(self, prefill: str) -> None:
         events = self.feed(prefill)
@@ -435,6 +464,7 @@ class OutputParser(ReplyParser):
         self._arm()
 
 
+_MAX_REPEAT = 4096
 _START = {
     ReplyStart.HEADER: Mode.HEAD,
     ReplyStart.REASONING: Mode.REASONING,

@@ -20,14 +20,14 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from paraserve.formats.spec import Field, Lacked, Piece, Space, Text, marks
+from paraserve.formats.spec import Field, Lacked, Piece, Space, Text, marks, pieces
 
 layout = "[ \\t\\r\\n]{0,64}"
 """Whitespace that means nothing."""
 _NAME = "[^ \\t\\r\\n<>{}()\\[\\]\"'|｜,\\\\]{1,256}?"
-_WORD_FIELDS = {"name": _NAME, "index": "[0-9]{0,9}?"}
+_WORD_FIELDS = {"name": _NAME, "index": "[0-9]{0,9}?", "sources": "[0-9:,\\[\\] ]{0,256}?"}
 _MAX_FIELD = 512
-_FIELDS = ("name", "id", "index", "key", "type", "string")
+_FIELDS = ("name", "id", "index", "key", "type", "string", "sources")
 _QUOTE = '"'
 # Fields are lazy: the shortest text that makes a header is the one that a reader of single characters sees first.
 
@@ -159,19 +159,23 @@ class Markers:
     """The literals that mean something in one state of the machine.
 
     Args:
-        texts: the literals, each with the separator that belongs to it rather than to the text before it.
+        texts: the literals (or templates), each with the separator that belongs to it rather than to the text
+            before it.
         may_lack: the end of a literal without which it is the same one.
     """
 
-    __slots__ = ("_pattern", "_search", "_search_part", "_texts", "trigger")
+    __slots__ = ("_pattern", "_search", "_search_part", "_templates", "_texts", "trigger")
 
     def __init__(self, texts: Mapping[str, str] | Iterable[str], may_lack: str = "") -> None:
         separators = dict(texts) if isinstance(texts, Mapping) else dict.fromkeys(texts, "")
+        templates = {text for text in separators if any(isinstance(piece, Field) for piece in pieces(text))}
         groups: dict[str, list[str]] = {}
         for text in sorted(separators, key=len, reverse=True):
             groups.setdefault(separators[text], []).append(text)
 
         def marker(text: str, atom: Atom) -> str:
+            if text in templates:
+                return source_of(pieces(text), atom)
             lacking = may_lack and text.endswith(may_lack)
             return source_of((Text(text.removesuffix(may_lack)), Lacked(may_lack)) if lacking else (Text(text),), atom)
 
@@ -182,6 +186,7 @@ class Markers:
         self._pattern = compile_sources(source)
         self._texts = {"".join(text.removesuffix(may_lack).split()): text for text in separators}
         self._texts |= {"".join(text.split()): text for text in separators}
+        self._templates = {text[: text.index("{")].strip(): text for text in templates}
         self._search = self._pattern.whole.search
         self._search_part = self._pattern.part.search
         self.trigger = any_of({text[0] for text in separators} | set("".join(groups)))
@@ -206,4 +211,7 @@ class Markers:
 
     def _marker(self, match: re.Match[str]) -> tuple[int, str, int]:
         """With whitespace between its pieces a marker is the same one."""
-        return match.start(), self._texts["".join(match[match.lastindex or 0].split())], match.end()
+        found = match[match.lastindex or 0]
+        text = self._texts.get("".join(found.split()))
+        text = text or next(text for begin, text in self._templates.items() if found.startswith(begin))
+        return match.start(), text, match.end()

@@ -72,6 +72,8 @@ class Turn:
     separator: str = ""
     stray: bool = False
     """It opens or closes nothing here."""
+    aside: bool = False
+    """Text goes on right behind it as if it were not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +226,7 @@ def _meanings(
         return dict.fromkeys(Mode, shared)
     frames = [text for text in (format.content_open, format.content_close, format.end) if text]
     shared |= openers
+    shared |= dict.fromkeys(format.asides, Turn(None, aside=True))
     content = shared | {text.strip(): Turn(Mode.CONTENT, text[len(text.rstrip()) :]) for text in frames}
     block = format.reasoning
     strays = {text for calls in read for text in (*units(calls.close), *units(calls.section_close))}

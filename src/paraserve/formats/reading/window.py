@@ -6,18 +6,39 @@ the prompt held it already (``known``: it is no news to the client).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class Window:
-    __slots__ = ("known", "position", "text")
+    __slots__ = ("_kept", "_kept_from", "known", "position", "text")
 
     def __init__(self) -> None:
         self.text = ""
         self.position = 0
         self.known = 0
         """Where in the text the prompt's part of it ends; not above zero when all of it is news."""
+        self._kept: list[str] | None = None
+        self._kept_from = 0
+
+    def keep(self, length: int) -> None:
+        """From so many characters before the position on, what is taken is kept."""
+        self._kept, self._kept_from = [], self.position - length
+
+    @property
+    def record(self) -> Callable[[str], None] | None:
+        """Keeps text that never comes here; None where nothing is kept."""
+        return None if self._kept is None else self._kept.append
+
+    def kept_to(self, end: int) -> str:
+        """All that was kept, up to ``end``; it is kept no more."""
+        kept, self._kept = self._kept or [], None
+        return "".join(kept) + self.text[self._kept_from : end]
 
     def trim(self) -> None:
         """Forget what is taken."""
+        if self._kept is not None:
+            self._kept.append(self.text[self._kept_from : self.position])
+            self._kept_from = 0
         self.text = self.text[self.position :]
         self.known -= self.position
         self.position = 0
