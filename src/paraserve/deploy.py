@@ -19,6 +19,7 @@ from paraserve.engines.child import EngineAddress
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.llama_cpp.embedded import default_model_path
 from paraserve.engines.llama_cpp.engine import LlamaCppEngine
+from paraserve.formats.families.in_text import with_calls_in_text
 from paraserve.formats.families.tool_texts import DEFAULT_TOOL_TEXT, TOOL_TEXTS
 from paraserve.formats.output import checkpoint_format
 from paraserve.formats.registry import FormatPart, get_format
@@ -138,7 +139,8 @@ def choose_format(settings: ServerSettings, checkpoint: Checkpoint) -> Format:
     try:
         reasoning = _named(settings.reasoning_parser, "reasoning", default)
         tools = _named(settings.tool_call_parser, "tools", text.format if text else default)
-        return compose(reasoning, tools)
+        format = compose(reasoning, tools)
+        return with_calls_in_text(format) if settings.calls_in_text else format
     except ValueError as error:
         raise StartError(f"--reasoning-parser, --tool-call-parser: {error}") from error
 

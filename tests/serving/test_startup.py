@@ -76,6 +76,13 @@ def test_the_format_is_the_templates_unless_the_operator_says_otherwise(settings
     assert choose_format(ServerSettings(**settings), checkpoint(GLM)).name == name
 
 
+def test_calls_in_text_are_read_where_the_operator_asks_for_it() -> None:
+    llama = {"tool_call_parser": "llama3_json"}
+    quiet, asked = (choose_format(ServerSettings(**llama, calls_in_text=on), checkpoint(GLM)) for on in (False, True))
+    assert {calls.announced for calls in quiet.calls} == {""}
+    assert "```" in {calls.announced for calls in asked.calls}
+
+
 def test_a_template_with_tools_of_an_unknown_form_is_told_at_start(caplog: pytest.LogCaptureFixture) -> None:
     assert choose_format(ServerSettings(), checkpoint("{{ messages }}{{ tools }}")).name == "plain"
     assert "--tool-call-parser" in caplog.text

@@ -132,6 +132,8 @@ class Calls:
     before: str = ""
     """Separator between text and the first call."""
     bare: bool = False
+    announced: str = ""
+    """What text may hold of its own accord and such a spelling begins with, where calls are looked for in text too."""
     also_closes: tuple[str, ...] = ()
     """Closing markup that is understood as well, right after the arguments."""
     first_index: int = 0

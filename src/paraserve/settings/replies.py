@@ -103,6 +103,12 @@ class ReplySettings:
         help="What a JSON schema gets that uses a keyword which no grammar can express: a 400 that names it, or "
         "enforcement without that keyword.",
     )
+    calls_in_text: bool = setting(
+        False,
+        group=FORMATS,
+        help="Read a call that no marker announces (Llama, xLAM, pythonic) behind text and in a ```json block too. "
+        "An answer that shows such a call is one then.",
+    )
     undeclared_tools: Literal["content", "call"] = setting(
         "content",
         group=FORMATS,

@@ -387,7 +387,8 @@ class OutputParser(ReplyParser):
         self._call = None
         raw = "".join(call.raw)
         self._window.take_back(raw)
-        self._refuse(self._window.position + len(call.header))
+        opener = len(call.header) or len(call.spelling.calls.announced[:1])
+        self._refuse(self._window.position + opener)
 
     def _end_call(self, call: OpenCall) -> None:
         self._call = None

@@ -103,7 +103,7 @@ class Spelling:
             case JsonObject():
                 return ObjectReader(self.enders)
             case JsonEnvelope() as envelope:
-                return EnvelopeReader(envelope, strict=self.calls.bare)
+                return EnvelopeReader(envelope, strict=self.calls.bare or self.calls.announced != "")
             case Parameters():
                 assert isinstance(self.markup, ParameterMarkup)
                 return ParametersReader(self.markup, schema, declared)
@@ -237,11 +237,15 @@ def _meanings(
     opening = {block.open: Turn(Mode.REASONING, block.open_after)}
     closing = {block.close: Turn(Mode.CONTENT, block.close_after)}
     head = dropped | content | opening | closing
+    told = {calls.announced for calls in read}  # a thought may tell of calls
     again = {block.open: Turn(Mode.REASONING, stray=True)} if is_special(block.open) else {}
     late = {marker: replace(turn, stray=True) for marker, turn in (opening | closing).items() if is_special(marker)}
     return {
         Mode.HEAD: head,
-        Mode.REASONING: dropped | content | again | closing,
+        Mode.REASONING: dropped
+        | {text: means for text, means in content.items() if text not in told}
+        | again
+        | closing,
         Mode.CONTENT: dropped | content | late,
     }
 
@@ -270,7 +274,10 @@ def _spelling(calls: Calls, index: int, format: Format) -> Spelling:
     lacks = format.may_lack
     opening = pieces(calls.open, lacks)
     ahead = _ahead(calls, lacks)
-    openings = [(_announces(entry), compile_pattern(pieces(entry, lacks), ahead)) for entry in _entries(calls)]
+    openings = [
+        (calls.announced or _announces(entry), compile_pattern(pieces(entry, lacks), ahead))
+        for entry in _entries(calls)
+    ]
     followings: list[Pattern] = []
     if envelope:
         opening = pieces(calls.open) if not _announces(calls.open) else ()  # more of them in one block
