@@ -8,6 +8,7 @@ docs/formats.md.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,9 @@ LIST = ToolSpec("list_shelves", {"type": "object", "properties": {}})
 TOOLS = (RUN, LIST)
 WITH_CALLS = [format for format in FORMATS if format.calls]
 TAGGED = [format for format in WITH_CALLS if isinstance(format.calls[0].arguments, Parameters)]
-WORDS = st.text("abc <>/&'\"{}=é", min_size=1, max_size=12).filter(lambda text: text.strip() == text)
+WORDS = st.text("abc <>/&'\"{}=é", min_size=1, max_size=12).filter(
+    lambda text: text.strip() == text and not re.search(r"</[^<>/\s]+>\Z", text)  # which stands for the closing marker
+)
 
 
 def written(format: Format, *calls: Call, content: str = "") -> str:
