@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
 HEAVY = [
@@ -25,8 +25,14 @@ HEAVY = [
 ]
 """Directories and modules of which every test is heavy. A single one says it by ``@pytest.mark.heavy``."""
 
-# How fast an example runs says something about the machine, not about the code.
-settings.register_profile("paraserve", deadline=None)
+# How fast an example is made or runs says something about the machine, not about the code. The same examples each time:
+# what fails has to do with what was changed (the fuzz of `formats` draws new ones where it is asked for more).
+settings.register_profile(
+    "paraserve",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 settings.load_profile("paraserve")
 
 

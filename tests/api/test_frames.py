@@ -58,6 +58,23 @@ async def test_no_event_of_a_completion_is_either(text: str) -> None:
     assert "".join(choice["text"] for chunk in came for choice in chunk["choices"]) == text + text
 
 
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses"])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_no_delta_of_the_other_apis_is_either(kind: str, path: str) -> None:
+    """What ends an item repeats it whole: these APIs say so."""
+    tool: dict[str, Any] = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+    body = {"input": "hi", "tools": [tool]}
+    if path == "/v1/messages":
+        tool = {"name": "f", "input_schema": {"type": "object"}}
+        body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1 << 19, "tools": [tool]}
+    served = deployment(engine(reply(KINDS[kind].format("x" * 100_000), burst=1 << 20), context_length=1 << 20))
+    async with client(served) as http:
+        answer = await http.post(path, json={"model": "toy", "stream": True, **body})
+    deltas = [event for event in answer.text.split("\n\n") if "delta" in event.partition("\n")[0]]
+    assert sum(map(len, deltas)) > 100_000
+    assert max(len(event.encode()) for event in deltas) <= MOST_BYTES
+
+
 @pytest.mark.parametrize("fields", [{}, {"logprobs": True}, {"stop": ["zz"]}, {"n": 2}], ids=str)
 async def test_line_breaks_of_unicode_are_escaped(fields: dict[str, Any]) -> None:
     said = f"a{BREAKS}b’“\u2027\u00a0北京"
