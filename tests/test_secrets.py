@@ -42,6 +42,17 @@ def test_no_half_of_a_key_is_left_where_a_text_is_cut(before: int, after: int, l
         assert key[:4] not in shown
 
 
+def test_a_key_that_holds_another_is_taken_out_whole() -> None:
+    inner, outer = "horse-battery", "correct-horse-battery-staple"
+    for keys in ([inner, outer], [outer, inner]):
+        keys_in_force.set(spellings(keys))
+        assert client_text(f"a {outer} and {inner}") == f"a {REDACTED} and {REDACTED}"
+        keys_in_force.set(())
+        presented.set(Presented([" ".join(keys)]))
+        assert client_text(f"a {outer} and {inner}") == f"a {REDACTED} and {REDACTED}"
+        presented.set(Presented())
+
+
 def test_a_text_is_cut_before_it_is_looked_through() -> None:
     presented.set(Presented([f"Bearer {GUESS}"]))
     shown = client_text("x" * 50 * LONGEST_TEXT)
