@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from paraserve.generation.timings import GAP_BOUNDS, Timings
-from paraserve.observability.histogram import BulkHistogram, Children
 from paraserve.observability.metrics import Metrics
+from paraserve.observability.tallies import HistogramTally, Tally
 from tests.observability.scrape import read
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,12 +99,13 @@ def test_every_metric_of_requests_is_on_the_dashboard() -> None:
 def test_observations_by_the_thousand_are_what_single_ones_would_have_been(values: list[float]) -> None:
     single, bulk = CollectorRegistry(), CollectorRegistry()
     one = Histogram("h", "text", ["model"], buckets=GAP_BOUNDS, registry=single).labels("toy")
-    many = BulkHistogram("h", "text", ["model"], buckets=GAP_BOUNDS, registry=bulk).labels("toy")
+    many = HistogramTally(Histogram("h", "text", ["model"], buckets=GAP_BOUNDS, registry=bulk))
     counts = [0] * (len(GAP_BOUNDS) + 1)
     for value in values:
         one.observe(value)
         counts[next((i for i, bound in enumerate(GAP_BOUNDS) if value <= bound), len(GAP_BOUNDS))] += 1
-    many.add(counts, sum(values))
+    many.add(("toy",), counts, sum(values))
+    many.hand_over()
     assert _numbers(bulk) == pytest.approx(_numbers(single))
 
 
@@ -112,11 +113,29 @@ def test_observations_by_the_thousand_are_what_single_ones_would_have_been(value
 def test_each_observation_falls_into_the_bucket_of_the_library(values: list[float]) -> None:
     theirs, ours = CollectorRegistry(), CollectorRegistry()
     library = Histogram("h", "text", ["model"], buckets=GAP_BOUNDS, registry=theirs)
-    children = Children(BulkHistogram("h", "text", ["model"], buckets=GAP_BOUNDS, registry=ours))
+    tally = HistogramTally(Histogram("h", "text", ["model"], buckets=GAP_BOUNDS, registry=ours))
+    library.labels("toy")
     for value in values:
         library.labels("toy").observe(value)
-        children["toy",].observe(value)
-    assert _numbers(ours) == _numbers(theirs)
+        tally.observe(("toy",), value)
+        if value > 5:
+            tally.hand_over()
+    tally.observe(("toy",), None)
+    tally["toy",]
+    tally.hand_over()
+    assert _numbers(ours) == pytest.approx(_numbers(theirs))
+
+
+def test_what_is_counted_is_handed_over_once_and_a_count_never_falls() -> None:
+    registry = CollectorRegistry()
+    tally = Tally(Counter("c", "text", ["model"], registry=registry))
+    tally.add(("toy",))
+    tally.add(("toy",), 2)
+    with pytest.raises(ValueError, match="falls"):
+        tally.add(("toy",), -1)
+    for _ in range(2):
+        tally.hand_over()
+        assert registry.get_sample_value("c_total", {"model": "toy"}) == 3
 
 
 def _numbers(registry: CollectorRegistry) -> dict[tuple[str, str], float]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
@@ -23,8 +23,8 @@ from prometheus_client.registry import Collector
 
 from paraserve.generation.events import FinishReason
 from paraserve.generation.timings import GAP_BOUNDS
-from paraserve.observability.histogram import BulkHistogram, Children
 from paraserve.observability.record import AbortCause, RequestRecord
+from paraserve.observability.tallies import HistogramTally, Tally
 
 MULTIPROCESS_DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 OTHER_MODEL = "other"
@@ -60,6 +60,9 @@ _LAG = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _TOKENS = tuple(float(2**power) for power in range(4, 21))
 
 
+AnyTally = TypeVar("AnyTally", Tally, HistogramTally)
+
+
 class Metrics:
     """The registry of one server.
 
@@ -80,6 +83,8 @@ class Metrics:
     ) -> None:
         self.registry = CollectorRegistry()
         self._models, self._endpoints = tuple(models), endpoints
+        self._shared = MULTIPROCESS_DIRECTORY in os.environ
+        self._tallies: list[Tally | HistogramTally] = []
         self._running: set[RequestRecord] = set()
         self._last_token = 0.0
         self._declare_server()
@@ -88,14 +93,19 @@ class Metrics:
         self._declare_replies()
         self._begin_at_zero(policies)
         self._build.labels(**build).set(1)
-        if MULTIPROCESS_DIRECTORY not in os.environ:
+        if not self._shared:
             ProcessCollector(registry=self.registry)
 
-    def _counter(self, name: str, text: str, labels: Sequence[str]) -> Children[Counter]:
-        return Children(Counter(f"paraserve_{name}", text, labels, registry=self.registry))
+    def _counter(self, name: str, text: str, labels: Sequence[str]) -> Tally:
+        return self._tallied(Tally(Counter(f"paraserve_{name}", text, labels, registry=self.registry)))
 
-    def _histogram(self, name: str, text: str, buckets: Sequence[float]) -> Children[BulkHistogram]:
-        return Children(BulkHistogram(f"paraserve_{name}", text, _OF_REPLY, buckets=buckets, registry=self.registry))
+    def _histogram(self, name: str, text: str, buckets: Sequence[float]) -> HistogramTally:
+        histogram = Histogram(f"paraserve_{name}", text, _OF_REPLY, buckets=buckets, registry=self.registry)
+        return self._tallied(HistogramTally(histogram))
+
+    def _tallied(self, tally: AnyTally) -> AnyTally:
+        self._tallies.append(tally)
+        return tally
 
     def _gauge(self, name: str, text: str, labels: Sequence[str], mode: Literal["livesum", "mostrecent"]) -> Gauge:
         return Gauge(f"paraserve_{name}", text, labels, registry=self.registry, multiprocess_mode=mode)
@@ -110,9 +120,8 @@ class Metrics:
         self._requests = self._counter(
             "requests", "Requests that ended.", ["endpoint", "model", "status", "stream", "policy"]
         )
-        self._in_flight = Children(
-            self._gauge("requests_in_flight", "Requests that are being answered.", ["endpoint"], "livesum")
-        )
+        in_flight = self._gauge("requests_in_flight", "Requests that are being answered.", ["endpoint"], "livesum")
+        self._in_flight = self._tallied(Tally(in_flight))
         self._gauge("workers", "Processes that serve.", [], "livesum").set(1)
         self._queued = self._gauge("requests_queued", "Requests that wait for a place.", [], "livesum")
         self._errors = self._counter("request_errors", "Requests that got an error, by its code.", ["code"])
@@ -195,7 +204,8 @@ class Metrics:
 
     def begin(self, record: RequestRecord) -> None:
         self._running.add(record)
-        self._in_flight[record.endpoint,].inc()
+        self._in_flight[record.endpoint,] += 1
+        self._tell_others()
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -208,13 +218,13 @@ class Metrics:
 
     def end(self, record: RequestRecord) -> None:
         """Count a request that has ended, however it did."""
-        self._in_flight[record.endpoint,].dec()
+        self._in_flight[record.endpoint,] -= 1
         model = self.model_label(record.model)
         stream = "true" if record.stream else "false"
         policies = record.policies
-        self._requests[record.endpoint, model, str(record.status), stream, policy_label(policies)].inc()
+        self._requests.add((record.endpoint, model, str(record.status), stream, policy_label(policies)))
         for policy in policies:
-            self._policies[policy,].inc()
+            self._policies.add((policy,))
         self._end_reply(record, model)
 
     @contextmanager
@@ -229,57 +239,58 @@ class Metrics:
     def _end_reply(self, record: RequestRecord, model: str) -> None:
         self._running.discard(record)
         if record.error is not None:
-            self._errors[record.error,].inc()
+            self._errors.add((record.error,))
         if record.runs:
             self._count_generated(record)
             self._count_prompt(record, model)
             self._count_times(record, model)
             self._count_choices(record, model)
+        self._tell_others()
 
     def _count_generated(self, record: RequestRecord) -> None:
         """Count what has been generated since the last time."""
         where = (record.endpoint, self.model_label(record.model))
         usage, before = record.usage(), record.counted
         record.counted = usage
-        self._completion_tokens[where].inc(usage.completion_tokens - before.completion_tokens)
-        self._reasoning_tokens[where].inc(usage.reasoning_tokens - before.reasoning_tokens)
+        self._completion_tokens.add(where, usage.completion_tokens - before.completion_tokens)
+        self._reasoning_tokens.add(where, usage.reasoning_tokens - before.reasoning_tokens)
         for timings in record.all_timings:
             self._last_token = max(self._last_token, timings.last)
             if timings.gap_seconds:
-                self._between_tokens[where].add(*timings.take_gaps())
+                self._between_tokens.add(where, *timings.take_gaps())
 
     def _count_prompt(self, record: RequestRecord, model: str) -> None:
         """At the end alone: an engine may correct its counts until then."""
         where = (record.endpoint, model)
-        self._prompt_tokens[where].inc(record.counted.prompt_tokens)
-        self._cached_tokens[where].inc(record.counted.cached_tokens or 0)
+        self._prompt_tokens.add(where, record.counted.prompt_tokens)
+        self._cached_tokens.add(where, record.counted.cached_tokens or 0)
 
     def _count_times(self, record: RequestRecord, model: str) -> None:
         where = (record.endpoint, model)
-        _observe(self._preparation[where], record.preparation_seconds)
-        _observe(self._queue[where], record.queue_seconds)
-        _observe(self._first_token[where], record.first_token_seconds)
+        self._preparation.observe(where, record.preparation_seconds)
+        self._queue.observe(where, record.queue_seconds)
+        self._first_token.observe(where, record.first_token_seconds)
         if record.complete:
-            self._duration[where].observe(record.seconds)
-            _observe(self._engine[where], record.engine_seconds)
-            self._prompt_length[where].observe(record.counted.prompt_tokens)
-            self._reply_length[where].observe(record.counted.completion_tokens)
+            self._duration.observe(where, record.seconds)
+            self._engine.observe(where, record.engine_seconds)
+            self._prompt_length.observe(where, record.counted.prompt_tokens)
+            self._reply_length.observe(where, record.counted.completion_tokens)
 
     def _count_choices(self, record: RequestRecord, model: str) -> None:
         for cause in record.aborts():
-            self._aborts[cause,].inc()
+            self._aborts.add((cause,))
         for run in record.runs:
             choice, failure = run.choice, run.timings.failure
             if failure is not None:
-                self._engine_errors[failure.code,].inc()
+                self._engine_errors.add((failure.code,))
             if choice.end is not None:
-                self._finishes[choice.end.finish_reason,].inc()
+                self._finishes.add((choice.end.finish_reason,))
             if choice.completed_calls:
-                self._calls[model,].inc(choice.completed_calls)
+                self._calls.add((model,), choice.completed_calls)
             if choice.broken_calls:
-                self._broken_calls[model,].inc(choice.broken_calls)
+                self._broken_calls.add((model,), choice.broken_calls)
             if choice.only_reasoned:
-                self._only_reasoned[model,].inc()
+                self._only_reasoned.add((model,))
 
     def observe_lag(self, seconds: float) -> None:
         self._lag.observe(seconds)
@@ -291,10 +302,21 @@ class Metrics:
         return max(self._last_token, max(running, default=0.0))
 
     def count_running(self) -> None:
-        """Count what replies that still run have generated so far."""
+        """Count what replies that still run have generated so far, for whoever looks."""
         for record in list(self._running):
             if record.runs:
                 self._count_generated(record)
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        for tally in self._tallies:
+            if tally:
+                tally.hand_over()
+
+    def _tell_others(self) -> None:
+        """A scrape may be answered by another process, and this one may die."""
+        if self._shared:
+            self._hand_over()
 
     def exposition(self, accept: str) -> tuple[Callable[[], bytes], str]:
         """What makes the text, safe to run in a thread, and its content type.
@@ -305,7 +327,7 @@ class Metrics:
         self.count_running()
         encode, content_type = choose_encoder(accept)
         source: Collector = self.registry
-        if MULTIPROCESS_DIRECTORY in os.environ:
+        if self._shared:
             shared = CollectorRegistry()
             MultiProcessCollector(shared)  # type: ignore[no-untyped-call]
             source = shared
@@ -315,8 +337,3 @@ class Metrics:
 def policy_label(policies: Sequence[str]) -> str:
     """One value for a set of policies, in whatever order they changed the request."""
     return "+".join(sorted(policies)) if policies else NO_POLICY
-
-
-def _observe(histogram: Histogram, seconds: float | None) -> None:
-    if seconds is not None:
-        histogram.observe(seconds)
