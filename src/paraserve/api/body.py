@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from paraserve.api.body_room import FREE_BYTES, BodyRoom, Contents
@@ -55,15 +55,18 @@ async def read_body(request: Request) -> bytes:
         raise _too_large(limit)
     held = _Held(request, limit)
     try:
-        async for received in request.stream():
-            for chunk in unpack.pieces(received):
+        more = True
+        while more:
+            message = await request.receive()
+            if message["type"] == "http.disconnect":
+                raise RequestError("The request body is incomplete.", code=ErrorCode.INCOMPLETE_BODY)
+            more = message.get("more_body", False)
+            for chunk in unpack.pieces(message.get("body", b"")):
                 held.add(chunk)
                 if held.more_than_free:
                     await asyncio.sleep(0)  # others have their turn between two pieces of what is large
         unpack.finish()
         body = held.whole()
-    except ClientDisconnect:
-        raise RequestError("The request body is incomplete.", code=ErrorCode.INCOMPLETE_BODY) from None
     finally:
         held.give_back()
     request.app.state.request_log.take_body(record_of(request.scope), body)

@@ -71,16 +71,25 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
     Raises:
         ClientGone: it did.
     """
-    task = asyncio.ensure_future(work)
+    task = asyncio.current_task()
+    assert task is not None
+    others, state = task.cancelling(), "running"
+
+    def leave(_: asyncio.Future[None]) -> None:
+        nonlocal state
+        if state == "running":
+            state = "left"
+            task.cancel()
+
     watch = departure(request.scope, request.receive)
-    either: set[asyncio.Future[Any]] = {task, watch}
+    watch.add_done_callback(leave)
     try:
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientGone
-        return task.result()
+        return await work  # in this task: one of its own would cost two turns of the loop more
     finally:
-        await _cancel(task, watch)
+        left, state = state == "left", "over"
+        watch.cancel()
+        if left and task.uncancel() <= others:
+            raise ClientGone
 
 
 async def _cancel(work: asyncio.Future[Any], *watches: asyncio.Future[Any]) -> None:

@@ -1,8 +1,8 @@
 """A conversation to a prompt: adapt, render, tokenize, and say where the reply starts.
 
-Never knows HTTP or engines beyond the media kinds that one takes. Two invariants: a `ChatPrompt` does not change after
-construction, so that requests may be prepared in many threads at once, and whatever is wrong with a request is a
-`PromptError`.
+Never knows HTTP or engines beyond the media kinds that one takes. Two invariants: requests may be prepared in many
+threads at once, and what one leaves in a `ChatPrompt` changes no other's prompt; and whatever is wrong with a request
+is a `PromptError`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from paraserve.prompt.shown import shows_text_beside_calls
 from paraserve.prompt.state import StartMarkers, reply_start
 from paraserve.prompt.template import ChatTemplate
 from paraserve.prompt.thinking import nearest_effort, resolve_kwargs, thinking_modes, unused_wishes
-from paraserve.prompt.tool_declarations import declare_tools
+from paraserve.prompt.tool_declarations import DeclaredTools
 from paraserve.prompt.tool_results import result_order
 from paraserve.prompt.tool_text import TextualTools
 from paraserve.protocol.chat import ChatCompletionRequest
@@ -116,6 +116,12 @@ class ChatPrompt:
         self._adapters = {
             name: HistoryAdapter(takes, lenient_arguments=lenient, ids=ids) for name, takes in self.capabilities.items()
         }
+        self._default_kwargs = {
+            name: resolve_kwargs(self._settings.template_kwargs, {}, None, takes)
+            for name, takes in self.capabilities.items()
+        }
+        """Of requests that ask for nothing of the kind."""
+        self._tools = {name: DeclaredTools(takes) for name, takes in self.capabilities.items()}
         self._bound = bound
 
     def nearest_effort(self, effort: str) -> str:
@@ -157,7 +163,7 @@ class ChatPrompt:
             self._tools_not_shown(notes)
         media = collect_media(request.messages, self._media)
         if self._settings.normalization == "auto":
-            tools = declare_tools(tools, takes, notes) if tools else None
+            tools = self._tools[name].of(tools, notes) if tools else None
             keep_last = bool(request.continue_final_message)
             if textual is not None:
                 messages, adapted = textual.adapt(messages, tools or (), keep_last=keep_last)
@@ -168,7 +174,11 @@ class ChatPrompt:
         if media:
             media = collect_media(_as_shown(messages, takes), self._media)
         given = _allowed(request.chat_template_kwargs or {})
-        kwargs = resolve_kwargs(self._settings.template_kwargs, given, request.reasoning_effort, takes)
+        effort = request.reasoning_effort
+        if given or effort is not None:
+            kwargs = resolve_kwargs(self._settings.template_kwargs, given, effort, takes)
+        else:
+            kwargs = self._default_kwargs[name]
         if kwargs.effort_unused:
             notes["reasoning_effort_not_used"] = None
         notes.update(dict.fromkeys(unused_wishes(request, kwargs.requested)))

@@ -128,6 +128,8 @@ def unused_wishes(request: ChatCompletionRequest, requested: bool | None) -> Ite
     """
     kwargs, wish = request.chat_template_kwargs or {}, request.reasoning
     field = request.thinking
+    if not kwargs and wish is field is request.enable_thinking is None:
+        return
     if isinstance(field, Mapping):
         field = field.get("type") != "disabled"
     switches = {

@@ -1,18 +1,59 @@
 """Declared tools as a template takes them.
 
-Never judges a schema. One invariant: a tool whose fields all say something goes through as the client sent it.
+Never judges a schema. Two invariants: a tool whose fields all say something goes through as the client sent it, and
+what is kept of a request's tools is found by all of their bytes alone, and bounded.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from threading import Lock
 from typing import Any
+
+import msgspec
 
 from paraserve.prompt.capabilities import TemplateCapabilities
 from paraserve.prompt.tool_schemas import described, has_references, inlined, split_types, without_nulls
 
 log = logging.getLogger(__name__)
+
+KEPT_TOOLS = 64
+"""Agents send the same tools turn after turn: what was made of so many different lists is kept."""
+LARGEST_KEPT = 64 * 2**10
+"""Bytes of JSON of a list that is kept."""
+
+
+class DeclaredTools:
+    """`declare_tools` for one template, which does its work once for tools that come again. Threads may share it."""
+
+    def __init__(self, takes: TemplateCapabilities) -> None:
+        self._takes = takes
+        self._kept: OrderedDict[bytes, tuple[Sequence[Mapping[str, Any]], dict[str, None]]] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, tools: Sequence[Mapping[str, Any]], notes: dict[str, None]) -> Sequence[Mapping[str, Any]]:
+        try:
+            spelled = msgspec.json.encode(tools)
+        except (OverflowError, RecursionError):  # numbers and depths that are only read
+            return declare_tools(tools, self._takes, notes)
+        key = hashlib.sha256(spelled).digest()  # of one size, whatever a client sends
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None:
+                self._kept.move_to_end(key)
+        if kept is None:
+            made: dict[str, None] = {}
+            kept = (declare_tools(tools, self._takes, made), made)
+            if len(spelled) <= LARGEST_KEPT:
+                with self._lock:
+                    self._kept[key] = kept
+                    if len(self._kept) > KEPT_TOOLS:
+                        self._kept.popitem(last=False)
+        notes.update(kept[1])
+        return kept[0]
 
 
 def declare_tools(

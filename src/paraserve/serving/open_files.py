@@ -16,7 +16,8 @@ import resource
 import socket
 import ssl
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 MOST_FILES = 1 << 20
@@ -126,7 +127,8 @@ class Listener:
         self._make_room = make_room
         self._tls = tls
         self._loop = asyncio.get_running_loop()
-        self._opening: set[asyncio.Task[None]] = set()
+        self._opening = 0
+        """Connections that are being made."""
         self._closed = False
         listening.setblocking(False)
         listening.listen(backlog)
@@ -152,7 +154,7 @@ class Listener:
 
     def _accept(self) -> None:
         for _ in range(_AT_ONCE):
-            if len(self._connections) + len(self._opening) >= self._most:
+            if len(self._connections) + self._opening >= self._most:
                 self._accept_last()
                 return
             try:
@@ -188,9 +190,15 @@ class Listener:
         self._listen()
 
     def _open(self, accepted: socket.socket, protocol: asyncio.Protocol, handshake: float) -> None:
-        opening = self._loop.create_task(self._connect(accepted, protocol, handshake))
-        self._opening.add(opening)
-        opening.add_done_callback(self._opening.discard)
+        self._opening += 1
+        self._go_on(self._connect(accepted, protocol, handshake))
+
+    def _go_on(self, connecting: Coroutine[Any, Any, None], _: object = None) -> None:
+        """Step it by hand: a task would begin and end in turns of the event loop of its own, which made a third of
+        what a connection costs."""
+        with contextlib.suppress(StopIteration):
+            waits_for: asyncio.Future[Any] = connecting.send(None)
+            waits_for.add_done_callback(partial(self._go_on, connecting))
 
     async def _connect(self, accepted: socket.socket, protocol: asyncio.Protocol, handshake: float) -> None:
         accepted.setblocking(False)
@@ -201,6 +209,8 @@ class Listener:
             log.debug("a connection was not made: %s", error)
             protocol.connection_lost(error)
             accepted.close()
+        finally:
+            self._opening -= 1
 
 
 def _placeholder() -> int:
