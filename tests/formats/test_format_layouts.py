@@ -79,6 +79,45 @@ LAYOUTS = {
         "</longcat_tool_call>\n",
         "",
     ),
+    # recorded in an engine that reads the family's template
+    "k2_horizon": (
+        "k2_horizon",
+        "Hm.</ifm|think_fast>\n<ifm|tool_calls>\n<ifm|tool_call>save_note\n<ifm|arg_key>title</ifm|arg_key>\n"
+        "<ifm|arg_value>x y</ifm|arg_value>\n<ifm|arg_key>stars</ifm|arg_key>\n<ifm|arg_value>3</ifm|arg_value>\n"
+        "</ifm|tool_call>\n<ifm|tool_call>list_shelves\n</ifm|tool_call>\n</ifm|tool_calls>",
+        "",
+    ),
+    # SGLang's and vLLM's tests: no line breaks, and the two other spellings that the template can be asked for
+    "k2_horizon, typed": (
+        "k2_horizon",
+        "Hm.</ifm|think>Now.<ifm|tool_calls><ifm|tool_call>save_note<ifm|arg_key>title</ifm|arg_key>"
+        "<ifm|arg_type>string</ifm|arg_type><ifm|arg_value>x y</ifm|arg_value><ifm|arg_key>stars</ifm|arg_key>"
+        "<ifm|arg_type>integer</ifm|arg_type><ifm|arg_value>3</ifm|arg_value></ifm|tool_call>"
+        "<ifm|tool_call>list_shelves</ifm|tool_call></ifm|tool_calls>",
+        "Now.",
+    ),
+    "k2_horizon, in JSON": (
+        "k2_horizon",
+        'Hm.</ifm|think_faster>\nNow.<ifm|tool_calls>\n<ifm|tool_call>{"name": "save_note", "arguments": '
+        '{"title": "x y", "stars": 3}}</ifm|tool_call><ifm|tool_call>{"name": "list_shelves", "arguments": {}}'
+        "</ifm|tool_call></ifm|tool_calls>",
+        "Now.",
+    ),
+    # the chat template of GigaChat3, with the end token that vLLM's tests show
+    "gigachat3": (
+        "gigachat3",
+        'Now.<|message_sep|>\n\nfunction call<|role_sep|>\n{"name": "save_note", "arguments": {"title": "x y", '
+        '"stars": 3}}<|message_sep|>\n\nfunction call<|role_sep|>\n{"name": "list_shelves", "arguments": {}}'
+        "<|message_sep|>\n\n",
+        "Now.",
+    ),
+    # vLLM's and SGLang's parsers: content that a separator ends or not
+    "gigachat31": (
+        "gigachat31",
+        'Now.<|message_sep|><|function_call|>{"name": "save_note", "arguments": {"title": "x y", "stars": 3}}'
+        '<|function_call|>{"name": "list_shelves", "arguments": {}}<|message_sep|>',
+        "Now.",
+    ),
     # older parsers and clients: no word of what constrains the arguments
     "plamo3, without the constraint": (
         "plamo3",
@@ -109,11 +148,20 @@ def test_an_answer_of_ernie_stands_between_its_markers_or_without() -> None:
         assert (folded.reasoning, folded.content) == ("Hm.", "Yes.")
 
 
+def test_mere_words_of_a_function_call_are_text() -> None:
+    for name in ("gigachat3", "gigachat31"):
+        folded = parse_invariant(get_format(name), "I make a function call.<|message_sep|>\n\n")
+        assert (folded.content, folded.calls) == ("I make a function call.", [])
+
+
 @pytest.mark.parametrize(
     ("template", "name"),
     [
         ("{{ '<longcat_tool_call>' + call.name }}<longcat_arg_key>{{ key }}</longcat_arg_key>", "longcat2"),
         ("{{ '<|iquest_assistant|><think>' }}", "iquest_q1"),
+        ("{{ '<ifm|tool_calls>\n' }}<ifm|think>", "k2_horizon"),
+        ("role_sep='<|role_sep|>\n' 'role': 'function call'", "gigachat3"),
+        ("{{ '<|role_sep|>\n' }}{{ '<|function_call|>' }}", "gigachat31"),
     ],
 )
 def test_the_template_tells_the_two_forms_apart(template: str, name: str) -> None:

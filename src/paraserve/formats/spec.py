@@ -37,6 +37,20 @@ class Reasoning:
     open_after: str = ""
     close_before: str = ""
     close_after: str = ""
+    also: tuple[tuple[str, str], ...] = ()
+    """Other pairs of markers around the same kind of block: the template chooses one."""
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        return (self.open, self.close), *self.also
+
+    @property
+    def opens(self) -> tuple[str, ...]:
+        return tuple(opening for opening, _ in self.pairs)
+
+    @property
+    def closes(self) -> tuple[str, ...]:
+        return tuple(closing for _, closing in self.pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +354,9 @@ _MARKS = re.compile(_MARK)
 _UNITS = re.compile(r"<\|(?:open|close)\|>[^<>]*(?:<\|sep\|>)?|\]<\][a-z]+\[>\[<[^<>]*>?|" + _MARK)
 
 
-_SPECIAL = re.compile(r"<[|｜].*[|｜]>|<\|[^<>|]+>|<[^<>|]+\|>|<\|.*|\[/?[A-Z_]+\]|\]<\][a-z]+\[>\[.*", re.DOTALL)
+_SPECIAL = re.compile(
+    r"<[|｜].*[|｜]>|<\|[^<>|]+>|<[^<>|]+\|>|</?[a-z]+\|[^<>|]+>|<\|.*|\[/?[A-Z_]+\]|\]<\][a-z]+\[>\[.*", re.DOTALL
+)
 
 
 def is_special(marker: str) -> bool:
@@ -376,7 +392,7 @@ def _literals(format: Format) -> Iterator[str]:
         yield from format.declared.literals
     templates = [*format.frame_markers]
     if format.reasoning:
-        templates += [format.reasoning.open, format.reasoning.close]
+        templates += [*format.reasoning.opens, *format.reasoning.closes]
     if format.channels:
         channels = format.channels
         templates += [*channels.opens, channels.message, *channels.closes, channels.preamble]

@@ -212,7 +212,7 @@ class _Plan:
         """What free text must not hold, so that no reader takes it for something else."""
         found = [*self.openers, *self.format.frame_markers]
         if self.format.reasoning:
-            found += [self.format.reasoning.open, self.format.reasoning.close]
+            found += [*self.format.reasoning.opens, *self.format.reasoning.closes]
         if self.format.channels:
             channels = self.format.channels
             found += [*channels.opens, channels.message, *channels.closes]
@@ -228,7 +228,7 @@ class _Plan:
         """What a reader would not take for content in the middle of content."""
         found = [*self.format.frame_markers, *(self.openers if calls else ())]
         block = self.format.reasoning
-        found += [text for text in (block.open, block.close) if is_special(text)] if block else []
+        found += [text for text in (*block.opens, *block.closes) if is_special(text)] if block else []
         if self.format.channels:
             channels = self.format.channels
             found += [*channels.opens, channels.message, *channels.closes]
@@ -240,10 +240,10 @@ class _Plan:
         if block is None or self.start is ReplyStart.CONTENT:
             return lead
         after = optional(tree.Literal(block.close_after))
-        rest = sequence(tree.Until(block.close, self.markers), after)
         if self.start is ReplyStart.REASONING:
-            return rest
-        return sequence(lead, optional(sequence(tree.Literal(block.open), rest)))
+            return sequence(tree.choice([tree.Until(close, self.markers) for close in block.closes]), after)
+        blocks = [sequence(tree.Literal(begin), tree.Until(end, self.markers), after) for begin, end in block.pairs]
+        return sequence(lead, optional(tree.choice(blocks)))
 
     def content(self, body: Tree) -> Tree:
         """An answer and nothing after it, in the markers that the family puts around answers."""

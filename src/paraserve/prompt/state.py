@@ -27,7 +27,7 @@ class StartMarkers:
     @classmethod
     def of(cls, format: Format) -> StartMarkers:
         return cls(
-            reasoning=((format.reasoning.open, format.reasoning.close),) if format.reasoning else (),
+            reasoning=format.reasoning.pairs if format.reasoning else (),
             content=(format.content_open,) if format.content_open else (),
         )
 

@@ -1,13 +1,14 @@
-"""Families that write a bare name and pairs of key and value tags: GLM, Hunyuan, Ling, IQuest, LongCat.
+"""Families that write a bare name and pairs of key and value tags: GLM, Hunyuan, Ling, IQuest, K2 Horizon, LongCat.
 
 Sources: the chat templates of the checkpoints named beside each description; for IQuest-Q1 SGLang's parser and its
-tests, for LongCat its model cards and published trajectories.
+tests, for LongCat its model cards and published trajectories, for K2 Horizon vLLM's and SGLang's parsers of it and
+recorded replies in engines that read its template.
 """
 
 from dataclasses import replace
 
-from paraserve.formats.families.styles import TIGHT, json_tag, pairs, respelled
-from paraserve.formats.spec import Calls, Format, Reasoning
+from paraserve.formats.families.styles import NAME_AND_ARGUMENTS, TIGHT, json_tag, pairs, respelled
+from paraserve.formats.spec import Calls, Format, Parameters, Reasoning
 
 _STOPS = ("<|endoftext|>", "<|user|>", "<|observation|>")
 
@@ -55,6 +56,33 @@ IQUEST_Q1 = Format(
     reasoning=TIGHT,
     calls=_calls(Calls("<iquest_tool_call>{name}", pairs(call="iquest_tool_call"), "</iquest_tool_call>")),
     stop_tokens=("<|iquest_end|>",),
+)
+
+_IFM_OPEN, _IFM_VALUE = "<ifm|arg_key>{key}</ifm|arg_key>\n", "<ifm|arg_value>"
+_IFM_CALLS = Calls(
+    "<ifm|tool_call>{name}\n",
+    Parameters(f"{_IFM_OPEN}{_IFM_VALUE}", "</ifm|arg_value>\n"),
+    "</ifm|tool_call>\n",
+    "<ifm|tool_calls>\n",
+    "</ifm|tool_calls>",
+    before="\n",
+)
+_IFM_TYPED = Parameters(f"{_IFM_OPEN}<ifm|arg_type>{{type}}</ifm|arg_type>\n{_IFM_VALUE}", "</ifm|arg_value>\n")
+K2_HORIZON = Format(  # the template is asked for one of three spellings of calls, and thinks in one of three ways
+    "k2_horizon",
+    reasoning=Reasoning(
+        "<ifm|think>",
+        "</ifm|think>",
+        open_after="\n",
+        close_before="\n",
+        close_after="\n",
+        also=(("<ifm|think_fast>", "</ifm|think_fast>"), ("<ifm|think_faster>", "</ifm|think_faster>")),
+    ),
+    calls=(
+        _IFM_CALLS,
+        replace(_IFM_CALLS, arguments=_IFM_TYPED),
+        replace(_IFM_CALLS, open="<ifm|tool_call>", arguments=NAME_AND_ARGUMENTS),
+    ),
 )
 
 _LONGCAT_JSON = json_tag("longcat_tool_call", between="")

@@ -1,12 +1,13 @@
 """Families that write each call in tags of their own: MiniMax, Step-3, Dots, GigaChat, PLaMo, Gemma.
 
 Sources: the chat templates named beside each description where one is public, else the parsers that SGLang 0.5.23 and
-vLLM 0.33 ship for the family; for Dots a public port of its template, for PLaMo the maintainers' parsers.
+vLLM 0.33 ship for the family; for Dots a public port of its template, for PLaMo the maintainers' parsers, for
+GigaChat 3.1 those of vLLM and SGLang alone.
 """
 
 from dataclasses import replace
 
-from paraserve.formats.families.styles import LINED, SPACED, invokes, json_tag
+from paraserve.formats.families.styles import LINED, NAME_AND_ARGUMENTS, SPACED, invokes, json_tag
 from paraserve.formats.spec import Calls, Elements, Format, JsonObject, Keywords, Parameters, QuotedObject, Reasoning
 
 MINIMAX_M2 = Format(  # M2, M2.1, M2.5
@@ -55,6 +56,20 @@ DOTS = Format(  # Dots-3; one block holds one call, and more are understood
     reasoning=SPACED,
     calls=(_DOTS, replace(_DOTS, open='<invoke name="{name}">\n'), json_tag("dots_function_call")),
     stop_tokens=("<|endofassistant|>",),
+)
+_GIGACHAT_CALL = Calls("function call<|role_sep|>\n", NAME_AND_ARGUMENTS, between="<|message_sep|>\n\n")
+_GIGACHAT_MARKED = Calls("<|function_call|>", NAME_AND_ARGUMENTS)
+GIGACHAT_3 = Format(  # GigaChat3; a call is a message of its own behind the answer, which may be empty
+    "gigachat3",
+    calls=(_GIGACHAT_CALL, _GIGACHAT_MARKED),
+    content_close="<|message_sep|>\n\n",
+    content_required=True,
+    stop_tokens=("</s>",),
+)
+GIGACHAT_31 = Format(  # GigaChat3.1
+    "gigachat31",
+    calls=(_GIGACHAT_MARKED, replace(_GIGACHAT_CALL, close="<|message_sep|>\n\n", between="")),
+    stop_tokens=("</s>",),
 )
 GIGACHAT_35 = Format(
     "gigachat35",

@@ -256,7 +256,7 @@ class OutputParser(ReplyParser):
             self._go_on_in_text()
             return
         self._ledger.strays += meaning.stray
-        ends_reasoning = self._format.reasoning is not None and literal == self._format.reasoning.close
+        ends_reasoning = self._format.reasoning is not None and literal in self._format.reasoning.closes
         if ends_reasoning:
             self._broke_reasoning = False
         if ends_reasoning or (self._pending is not None and literal == self._pending.last_closer):

@@ -189,9 +189,10 @@ def compile_format(format: Format, *, calls: bool) -> Tables:
     meanings = _meanings(format, openers, headers, [spelling.calls for spelling in spellings])
     frames = (format.content_open, format.content_close)
     separators = {text.strip(): text[: len(text) - len(text.lstrip())] for text in frames} | before
-    separators |= {block.close: block.close_before} if block else {}
-    unclosed = {text: before for text, before in separators.items() if not block or text != block.close}
-    closes_reasoning = {block.close: Turn(Mode.CONTENT, block.close_after)} if block and not channels else {}
+    closes = dict.fromkeys(block.closes, block.close_before) if block else {}
+    separators |= closes
+    unclosed = {text: before for text, before in separators.items() if text not in closes}
+    closes_reasoning = dict.fromkeys(closes, Turn(Mode.CONTENT, block.close_after)) if block and not channels else {}
     after_call = {
         (spelling.index, broke_reasoning): Marks(
             dict.fromkeys(spelling.strong_closers, Turn(Mode.CONTENT))
@@ -234,11 +235,11 @@ def _meanings(
     dropped: dict[str, Turn | Probes] = dict.fromkeys(strays, Turn(None, stray=True))
     if block is None:
         return dict.fromkeys(Mode, dropped | content)
-    opening = {block.open: Turn(Mode.REASONING, block.open_after)}
-    closing = {block.close: Turn(Mode.CONTENT, block.close_after)}
+    opening = dict.fromkeys(block.opens, Turn(Mode.REASONING, block.open_after))
+    closing = dict.fromkeys(block.closes, Turn(Mode.CONTENT, block.close_after))
     head = dropped | content | opening | closing
     told = {calls.announced for calls in read}  # a thought may tell of calls
-    again = {block.open: Turn(Mode.REASONING, stray=True)} if is_special(block.open) else {}
+    again = {text: replace(turn, separator="", stray=True) for text, turn in opening.items() if is_special(text)}
     late = {marker: replace(turn, stray=True) for marker, turn in (opening | closing).items() if is_special(marker)}
     return {
         Mode.HEAD: head,
