@@ -7,11 +7,13 @@ token), the mean CPU time of a run, the best of three: content, reasoning, and o
 
 from __future__ import annotations
 
+import argparse
 import platform
-import sys
 import time
 from collections.abc import Sequence
 from datetime import date
+
+import checkout  # noqa: F401 - the tests' kits
 
 from paraserve.formats.families import FORMATS
 from paraserve.formats.reading.parser import OutputParser
@@ -64,7 +66,9 @@ def rows(formats: Sequence[Format]) -> list[tuple[str, str, list[float]]]:
 
 
 def main() -> None:
-    wanted = sys.argv[1:]
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("format", nargs="*", help="only these families")
+    wanted = arguments.parse_args().format
     table = rows([f for f in FORMATS if not wanted or f.name in wanted])
     print(f"{date.today()}, Python {platform.python_version()}, {platform.processor() or platform.machine()}")
     print()

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import checkout  # noqa: F401 - the tests' kits
+
 from paraserve.formats.registry import get_format
 from paraserve.formats.types import ReplyStart
 from paraserve.tokenizers.base import Tokenizer

@@ -42,7 +42,7 @@ checkpoint small
 "$env/bin/python" scripts/dequantize_gguf.py "$gguf" "$work/float32.gguf"
 
 say "llama.cpp against transformers, token by token"
-PYTHONPATH=. "$venv_python" scripts/llama_cpp_agreement.py "$work/float32.gguf" "$work/small.json"
+"$venv_python" scripts/llama_cpp_agreement.py "$work/float32.gguf" "$work/small.json"
 
 say "starting vLLM $version"
 free_port

@@ -15,6 +15,8 @@ import sys
 from pathlib import Path
 from uuid import uuid4
 
+import checkout  # noqa: F401 - the tests' kits
+
 from paraserve.engines.base import EngineRequest, Sampling
 from paraserve.engines.llama_cpp.embedded import EmbeddedOptions
 from paraserve.tokenizers.gguf import gguf_tokenizer

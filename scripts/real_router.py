@@ -15,6 +15,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Literal
 
+import checkout  # noqa: F401 - the tests' kits
+
 from paraserve.engines.base import EngineStartError
 from paraserve.engines.sglang.engine import SGLangEngine
 from tests.fakes.serving import free_port, serving

@@ -25,7 +25,6 @@ def test_nothing_is_left_over_after_a_minute_of_everything_at_once(workers: str)
         text=True,
         timeout=float(seconds) + WARM_UP_SECONDS,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},  # the benchmarks have the kits of the tests
     )
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
     assert "nothing is left over" in ended.stdout
