@@ -340,7 +340,7 @@ def test_a_model_without_a_template_says_what_the_server_needs():
     checkpoint = Checkpoint(Path("model"), ByteTokenizer(), {})
     with pytest.raises(PromptError, match="--chat-template") as caught:
         ChatPrompt(checkpoint).prepare(asked([USER]))
-    assert caught.value.code == "no_chat_template"
+    assert caught.value.code == "chat_template_missing"
 
 
 def test_requests_with_tools_use_the_template_for_tools():

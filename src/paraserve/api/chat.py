@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Self
@@ -9,6 +11,7 @@ from typing import Self
 import msgspec
 from starlette.requests import Request
 
+from paraserve.api.decoders.client_names import ClientNames
 from paraserve.api.encoders.chat import ChatFold, ChatStream
 from paraserve.api.encoders.shape import Fold, ReplyShape, StreamEncoder
 from paraserve.api.turn import Turn
@@ -29,6 +32,8 @@ class ChatTurn(Turn[ChatCompletionRequest]):
     id_prefix = "chatcmpl"
     budget_tokens: int | None = None
     """Most tokens of reasoning, where the request says so."""
+    names: ClientNames | None = None
+    """Of the request's parts, where the client sent it in the form of another API."""
 
     def __init__(
         self, http: Request, sent: ChatCompletionRequest, body: bytes = b"", *, generates: bool = True
@@ -43,6 +48,12 @@ class ChatTurn(Turn[ChatCompletionRequest]):
             always, asked = strictness == "always", strictness == "requested"
             self.tools = [ToolSpec(f.name, f.parameters or {}, always or (asked and bool(f.strict))) for f in functions]
         self.parallel_calls = self.request.parallel_tool_calls is not False and not self.names_a_function
+
+    @contextmanager
+    def attributed(self) -> Iterator[None]:
+        """With fields named as the client wrote them."""
+        with nullcontext() if self.names is None else self.names.told(), super().attributed():
+            yield
 
     def _keep_allowed_tools(self) -> None:
         tools, choice = narrowed(self.request.tools, self.request.tool_choice)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Self
 
@@ -12,14 +10,13 @@ from starlette.responses import Response
 
 from paraserve.api.body import json_response, read_body
 from paraserve.api.chat import ChatTurn
-from paraserve.api.decoders.anthropic import chat_form, name_places
+from paraserve.api.decoders.anthropic import chat_form
 from paraserve.api.encoders.messages import Ends, MessagesFold, MessagesStream
 from paraserve.api.encoders.shape import Fold, ReplyShape, StreamEncoder
 from paraserve.api.replies import prepared
 from paraserve.engines.base import Sampling
 from paraserve.prompt.chat import PreparedPrompt
 from paraserve.protocol.anthropic import CountTokensRequest, InputTokens, decode_count_tokens, decode_messages
-from paraserve.protocol.errors import RequestError
 
 
 class MessagesTurn(ChatTurn):
@@ -27,7 +24,7 @@ class MessagesTurn(ChatTurn):
 
     def __init__(self, http: Request, sent: CountTokensRequest, body: bytes = b"", *, generates: bool = True) -> None:
         form = chat_form(sent)
-        self._places = form.places
+        self.names = form.names
         self._cut_to_room = False
         super().__init__(http, form.request, body, generates=generates)
         self.notes = (*form.notes, *self.fit_effort())
@@ -54,16 +51,6 @@ class MessagesTurn(ChatTurn):
     @property
     def _ends(self) -> Ends:
         return Ends(stop_sequences=self.request.stop_strings, cut_to_room=self._cut_to_room)
-
-    @contextmanager
-    def attributed(self) -> Iterator[None]:
-        """As for chat, with messages counted as the client counts them."""
-        try:
-            with super().attributed():
-                yield
-        except RequestError as error:
-            name_places(error, self._places)
-            raise
 
 
 async def count_tokens(request: Request) -> Response:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -19,7 +18,7 @@ from paraserve.api.background import BackgroundReply
 from paraserve.api.body import json_response, read_body
 from paraserve.api.chat import ChatTurn
 from paraserve.api.decoders.response_tools import INPUT, custom_parameters
-from paraserve.api.decoders.responses import SEALED, name_places, responses_form
+from paraserve.api.decoders.responses import SEALED, responses_form
 from paraserve.api.encoders.response_items import ItemForm
 from paraserve.api.encoders.responses import ResponseForm, ResponsesFold, ResponsesStream
 from paraserve.api.encoders.shape import Fold, ReplyShape, StreamEncoder
@@ -74,6 +73,7 @@ class ResponsesTurn(ChatTurn):
         self._seal = seal
         self._shelf = Shelf.of(http)
         self._form = responses_form(self.sent, seal.open, kept.items())
+        self.names = self._form.names
         super().__init__(http, self._form.request, body, generates=generates)
         self.id = self.id.replace("-", "_")
         self.notes = (*self._form.notes, *self.fit_effort())
@@ -270,16 +270,6 @@ class ResponsesTurn(ChatTurn):
             logprobs=shape.logprobs,
         )
         return ResponseForm(response, items)
-
-    @contextmanager
-    def attributed(self) -> Iterator[None]:
-        """As for chat, with fields named as the client wrote them."""
-        try:
-            with super().attributed():
-                yield
-        except RequestError as error:
-            name_places(error, self._form.places, self._form.tool_places)
-            raise
 
 
 async def kept_for(http: Request, sent: InputTokensRequest) -> Kept:

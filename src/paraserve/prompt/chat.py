@@ -227,7 +227,7 @@ class ChatPrompt:
             return DEFAULT_TEMPLATE
         raise PromptError(
             "this model has no chat template; the server needs one (--chat-template FILE)",
-            code=ErrorCode.NO_CHAT_TEMPLATE,
+            code=ErrorCode.CHAT_TEMPLATE_MISSING,
         )
 
     def _tools_not_shown(self, notes: dict[str, None]) -> None:

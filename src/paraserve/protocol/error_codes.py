@@ -77,13 +77,12 @@ class ErrorCode(StrEnum):
         "the model does not take this reasoning effort",
         "the message lists what it takes",
     )
-    NO_CHAT_TEMPLATE = (
-        "no_chat_template",
+    CHAT_TEMPLATE_MISSING = (
+        "chat_template_missing",
         400,
         "the model has no chat template",
         "`/v1/completions`, or `--chat-template`",
     )
-    CHAT_TEMPLATE_MISSING = "chat_template_missing", 400, NO_CHAT_TEMPLATE[2], NO_CHAT_TEMPLATE[3]
     THREAD_UNSUPPORTED = (
         "thread_unsupported",
         400,

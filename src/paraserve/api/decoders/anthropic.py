@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paraserve.api.call_ids import restored_id
+from paraserve.api.decoders.client_names import MESSAGE, ClientNames
 from paraserve.protocol.anthropic import (
     AnthropicTool,
     Base64Source,
@@ -45,7 +46,7 @@ the beginning of the next one, so that nothing could be read from a prefix cache
 THOUGHTS = "\n\n"
 """Between thoughts of one turn."""
 
-_MESSAGE = re.compile(r"\bmessages\[(\d+)\](?:\.content\[\d+\])?")
+_NAMED = re.compile(MESSAGE)
 
 Message = dict[str, Any]
 Part = dict[str, Any]
@@ -55,12 +56,12 @@ Part = dict[str, Any]
 class ChatForm:
     """Args:
     request: for the chat turn.
-    places: where each of its messages came from, as the client would write it.
+    names: what the client calls the things in it.
     notes: names of what was left out or changed (docs/messages.md lists them).
     """
 
     request: ChatCompletionRequest
-    places: Sequence[str]
+    names: ClientNames
     notes: Sequence[str]
 
 
@@ -118,21 +119,9 @@ def chat_form(sent: CountTokensRequest) -> ChatForm:
         continue_final_message=True if prefilled else None,
         **fields,
     )
-    try:
-        return ChatForm(check_chat(request), talk.places, tuple(talk.notes))
-    except RequestError as error:
-        name_places(error, talk.places)
-        raise
-
-
-def name_places(error: RequestError, places: Sequence[str]) -> None:
-    """Let an error about a message of the chat request name the client's own."""
-
-    def place(named: re.Match[str]) -> str:
-        return places[int(named[1])]
-
-    error.message = _MESSAGE.sub(place, error.message)
-    error.param = error.param and _MESSAGE.sub(place, error.param)
+    names = ClientNames(_NAMED, lambda named: talk.places[int(named["message"])])
+    with names.told():
+        return ChatForm(check_chat(request), names, tuple(talk.notes))
 
 
 def _add_system(system: str | list[TextBlock] | None, talk: _Conversation) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from paraserve.api.decoders.client_names import MESSAGE, ClientNames
 from paraserve.api.decoders.response_tools import INPUT, ClientTool, joined_name, tool_form
 from paraserve.protocol.chat import ChatCompletionRequest, check_chat
 from paraserve.protocol.error_codes import ErrorCode
@@ -49,14 +50,13 @@ BETWEEN_TEXTS = "\n\n"
 class ResponsesForm:
     """Args:
     request: for the chat turn.
-    places, tool_places: where each of its messages and tools came from, as the client would write it.
+    names: what the client calls the things in it.
     tools: of the names that the model reads.
     notes: names of what was left out or changed (docs/responses.md lists them).
     """
 
     request: ChatCompletionRequest
-    places: Sequence[str]
-    tool_places: Sequence[str]
+    names: ClientNames
     tools: Mapping[str, ClientTool]
     notes: Sequence[str]
 
@@ -213,11 +213,15 @@ def responses_form(sent: InputTokensRequest, open: Open, kept: Sequence[Item] = 
         chat_template_kwargs=sent.chat_template_kwargs,
         **(_reply_fields(sent) if isinstance(sent, ResponsesRequest) else {}),
     )
-    try:
-        return ResponsesForm(check_chat(request), talk.places, tools.places, tools.tools, tuple(talk.notes))
-    except RequestError as error:
-        name_places(error, talk.places, tools.places)
-        raise
+
+    def own(named: re.Match[str]) -> str:
+        if named["message"]:
+            return talk.places[int(named["message"])]
+        return tools.places[int(named["tool"])] if named["tool"] else _CHAT_NAMES[named["field"]]
+
+    names = ClientNames(_NAMED, own)
+    with names.told():
+        return ResponsesForm(check_chat(request), names, tools.tools, tuple(talk.notes))
 
 
 _CHAT_NAMES = {
@@ -227,21 +231,8 @@ _CHAT_NAMES = {
     "max_completion_tokens": "max_output_tokens",
 }
 _NAMED = re.compile(
-    r"\b(?:messages\[(?P<message>\d+)\](?:\.content\[\d+\])?|tools\[(?P<tool>\d+)\](?:\.function)?"
-    rf"|(?P<field>{'|'.join(map(re.escape, _CHAT_NAMES))}))"
+    rf"{MESSAGE}|\btools\[(?P<tool>\d+)\](?:\.function)?|\b(?P<field>{'|'.join(map(re.escape, _CHAT_NAMES))})"
 )
-
-
-def name_places(error: RequestError, places: Sequence[str], tool_places: Sequence[str]) -> None:
-    """Let an error about the chat request name the client's own fields."""
-
-    def place(named: re.Match[str]) -> str:
-        if named["message"]:
-            return places[int(named["message"])]
-        return tool_places[int(named["tool"])] if named["tool"] else _CHAT_NAMES[named["field"]]
-
-    error.message = _NAMED.sub(place, error.message)
-    error.param = error.param and _NAMED.sub(place, error.param)
 
 
 def _reply_fields(sent: ResponsesRequest) -> dict[str, Any]:
