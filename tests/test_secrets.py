@@ -65,7 +65,7 @@ def test_more_credentials_than_are_looked_for_leave_nothing_to_show() -> None:
     presented.set(Presented([few]))
     assert client_text("0 00000007 0") == f"0 {REDACTED} 0"
     presented.set(Presented([f"{few} another-word"]))
-    assert client_text("0 00000007 0") == WITHHELD
+    assert [client_text("0 00000007 0") for _ in range(2)] == [WITHHELD] * 2
     presented.set(Presented(['""""""""' + "\\" * i for i in range(MOST_SPELLINGS // 2)]))
     assert client_text("0") == WITHHELD, "each of them is spelled in many ways"
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from paraserve.protocol.body import decode_body
+from paraserve.protocol.body import decoder_of
 from paraserve.protocol.models import ModelName
 
 
@@ -165,18 +165,9 @@ class MessagesRequest(CountTokensRequest, frozen=True, kw_only=True):
     top_k: Annotated[int, Meta(ge=-1)] | None = None
 
 
-_messages = msgspec.json.Decoder(MessagesRequest)
-_count = msgspec.json.Decoder(CountTokensRequest)
-
-
-def decode_messages(body: bytes) -> MessagesRequest:
-    """Raises `RequestError` (400) that names the field."""
-    return decode_body(_messages, body)
-
-
-def decode_count_tokens(body: bytes) -> CountTokensRequest:
-    """As `decode_messages`; what only a reply needs is not looked at."""
-    return decode_body(_count, body)
+decode_messages = decoder_of(MessagesRequest)
+decode_count_tokens = decoder_of(CountTokensRequest)
+"""What only a reply needs is not looked at."""
 
 
 class InputTokens(msgspec.Struct, frozen=True):

@@ -7,6 +7,8 @@ JSON allows and UTF-8 does not: it is read as U+FFFD. Invariant: a body that dec
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,6 +21,11 @@ T = TypeVar("T")
 _SURROGATES = re.compile(rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|[89a-fA-F][0-9a-fA-F]{2})")
 """What looks like an escaped pair, or a half of one: an escape only where its backslash is not itself escaped."""
 _HALF, _BACKSLASH, _REPLACEMENT = len(rb"\ud800"), ord("\\"), rb"\ufffd"
+
+
+def decoder_of(type: type[T]) -> Callable[[bytes], T]:
+    """Decodes a body as ``type``, as `decode_body` does."""
+    return partial(decode_body, msgspec.json.Decoder(type))
 
 
 def decode_body(decoder: msgspec.json.Decoder[T], body: bytes) -> T:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from paraserve.protocol.body import decode_body
+from paraserve.protocol.body import decoder_of
 from paraserve.protocol.errors import field_error
 from paraserve.protocol.messages import Message, check_messages
 from paraserve.protocol.sampling import SamplingFields, check_sampling
@@ -92,12 +92,12 @@ class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
 
 ChatRequest = TypeVar("ChatRequest", bound=ChatCompletionRequest)
 
-_decoder = msgspec.json.Decoder(ChatCompletionRequest)
+_decode = decoder_of(ChatCompletionRequest)
 
 
 def decode_chat(body: bytes) -> ChatCompletionRequest:
     """Decode and check a request body. Raises `RequestError` (400) that names the field."""
-    return check_chat(decode_body(_decoder, body))
+    return check_chat(_decode(body))
 
 
 def check_chat(request: ChatRequest) -> ChatRequest:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from paraserve.protocol.body import decode_body
+from paraserve.protocol.body import decoder_of
 from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import field_error
 from paraserve.protocol.sampling import SamplingFields, check_sampling
@@ -56,12 +56,12 @@ class CompletionRequest(SamplingFields, frozen=True, kw_only=True):
         return list(self.prompt)
 
 
-_decoder = msgspec.json.Decoder(CompletionRequest)
+_decode = decoder_of(CompletionRequest)
 
 
 def decode_completion(body: bytes) -> CompletionRequest:
     """Decode and check a request body. Raises `RequestError` (400) that names the field."""
-    request = decode_body(_decoder, body)
+    request = _decode(body)
     _check_prompt(request.prompt)
     check_sampling(request)
     if request.suffix:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from paraserve.protocol.body import decode_body
+from paraserve.protocol.body import decoder_of
 from paraserve.protocol.chat import ReasoningEffort, TokenLogprobEntry
 from paraserve.protocol.errors import from_validation
 from paraserve.protocol.models import ModelName
@@ -179,18 +179,9 @@ class ResponsesRequest(InputTokensRequest, frozen=True, kw_only=True):
     user: str | None = None
 
 
-_responses = msgspec.json.Decoder(ResponsesRequest)
-_input_tokens = msgspec.json.Decoder(InputTokensRequest)
-
-
-def decode_responses(body: bytes) -> ResponsesRequest:
-    """Raises `RequestError` (400) that names the field."""
-    return decode_body(_responses, body)
-
-
-def decode_input_tokens(body: bytes) -> InputTokensRequest:
-    """As `decode_responses`; what only a reply needs is not looked at."""
-    return decode_body(_input_tokens, body)
+decode_responses = decoder_of(ResponsesRequest)
+decode_input_tokens = decoder_of(InputTokensRequest)
+"""What only a reply needs is not looked at."""
 
 
 class ConversationRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,12 +189,7 @@ class ConversationRequest(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any] | None = None
 
 
-_conversation = msgspec.json.Decoder(ConversationRequest)
-
-
-def decode_conversation(body: bytes) -> ConversationRequest:
-    """Raises `RequestError` (400) that names the field."""
-    return decode_body(_conversation, body)
+decode_conversation = decoder_of(ConversationRequest)
 
 
 class ConversationObject(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from paraserve.protocol.body import decode_body
+from paraserve.protocol.body import decoder_of
 from paraserve.protocol.chat import ChatCompletionRequest, check_chat
 from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import field_error
@@ -67,17 +67,13 @@ class RenderResponse(msgspec.Struct, frozen=True, kw_only=True):
     policies: list[str]
 
 
-_tokenize_decoder = msgspec.json.Decoder(TokenizeRequest)
-_detokenize_decoder = msgspec.json.Decoder(DetokenizeRequest)
+_decode_tokenize = decoder_of(TokenizeRequest)
+decode_detokenize = decoder_of(DetokenizeRequest)
 
 
 def decode_tokenize(body: bytes) -> TokenizeRequest:
     """Decode and check. Raises `RequestError`: exactly one of ``prompt`` and ``messages`` must be there."""
-    request = decode_body(_tokenize_decoder, body)
+    request = _decode_tokenize(body)
     if (request.prompt is None) == (not request.messages):
         raise field_error("prompt", "give either prompt or messages", ErrorCode.MISSING_REQUIRED_PARAMETER)
     return request if request.prompt is not None else check_chat(request)
-
-
-def decode_detokenize(body: bytes) -> DetokenizeRequest:
-    return decode_body(_detokenize_decoder, body)
