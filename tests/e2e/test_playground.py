@@ -163,6 +163,54 @@ async def test_reasoning_is_folded_and_a_result_goes_back_to_the_model() -> None
         await expect(page.locator("#prompt pre")).to_contain_text("[result] 18")
 
 
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("api", "path", "carries"),
+    [
+        ("OpenAI Responses", "/v1/responses", '"type": "function_call_output"'),
+        ("Anthropic Messages", "/v1/messages", '"type": "tool_result"'),
+    ],
+)
+async def test_a_loop_goes_its_way_over_the_api_that_is_chosen(api: str, path: str, carries: str, stream: bool) -> None:
+    first = reply(f"<think>They ask for the weather.</think>I will see.<tool_call>{CALL}</tool_call>")
+    async with scripted(first, reply("It is **sunny**.")) as url, browsing(url) as page:
+        await page.get_by_label("API", exact=True).select_option(label=api)
+        await page.get_by_label("System prompt").fill("Be kind.")
+        await page.get_by_label("Stream the reply").set_checked(stream)
+        await page.get_by_role("button", name="insert example").first.click()
+        await say(page, "Weather in Paris?")
+        await finished(page)
+        await expect(page.locator(".thinking div")).to_have_text("They ask for the weather.")
+        await expect(page.locator(".reply .text")).to_have_text("I will see.")
+        await expect(page.locator(".call .top span")).to_have_text("get_weather")
+        assert json.loads(await page.locator(".call pre").inner_text()) == {"city": "Paris"}
+        await expect(page.locator(".facts").first).to_contain_text("finish tool_calls")
+        await expect(page.locator(".facts").first).to_contain_text("reasoning")
+        await page.get_by_label("Result of get_weather").fill("18")
+        await page.get_by_role("button", name="Return").click()
+        await expect(page.locator(".text strong")).to_have_text("sunny")
+        await page.get_by_role("tab", name="Request").click()
+        sent = await page.locator("#request pre").inner_text()
+        assert f"{path} " in sent
+        assert carries in sent
+        await page.get_by_role("tab", name="Prompt").click()
+        await expect(page.locator("#prompt pre")).to_contain_text("[result] 18")
+        await expect(page.locator("#prompt pre")).to_contain_text("Be kind.")
+
+
+@pytest.mark.parametrize(("api", "code"), [("responses", "server_error"), ("messages", "api_error")])
+async def test_a_failure_over_another_api_is_shown(api: str, code: str) -> None:
+    down = EngineError(502, "engine_error", "The engine failed.")
+    async with scripted(reply("Hello there", error=down, error_after=3)) as url, browsing(url) as page:
+        await page.get_by_label("API", exact=True).select_option(api)
+        await say(page, "hi")
+        await expect(page.get_by_role("alert")).to_contain_text("The engine failed.")
+        await expect(page.get_by_role("alert")).to_contain_text(code)
+        await page.get_by_label("Temperature").fill("9")
+        await page.get_by_role("button", name="try again").click()
+        await expect(page.get_by_role("alert")).to_contain_text("temperature")
+
+
 async def test_text_of_the_model_is_never_markup() -> None:
     evil = "<img src=x onerror=alert(1)> [a](javascript:alert(1)) <b>bold</b>"
     evil += "\n\n```html\n<script>alert(1)</script>\n```"
