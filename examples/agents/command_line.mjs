@@ -20,7 +20,7 @@ function home(program, files) {
 // What it prints, a line of JSON for each event.
 async function run(directory, program, args, environment) {
   const env = { PATH: process.env.PATH, HOME: directory, NO_COLOR: "1", KEY: "none", ...environment };
-  const running = promisify(execFile)(join(programs, program), args, { cwd: directory, env, timeout: 60_000 });
+  const running = promisify(execFile)(join(programs, program), args, { cwd: directory, env, timeout: 280_000 });
   running.child.stdin.end();
   try {
     return (await running).stdout.trim().split("\n").map((line) => JSON.parse(line));
