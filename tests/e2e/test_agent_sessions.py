@@ -11,7 +11,7 @@ from tests.api.messages_kit import events as message_events
 from tests.api.responses_kit import events as response_events
 from tests.api.test_sessions import ASKED, Chat, Claude, Client, Codex
 from tests.api.wire import chunks
-from tests.e2e.conftest import Server
+from tests.e2e.conftest import END_SECONDS, Server
 
 Counts = tuple[int, int]
 
@@ -52,7 +52,7 @@ def test_each_turn_of_a_loop_is_read_from_the_cache_in_the_next(server: Server, 
     session = kind()
     session.ask(ASKED[0])
     read = 0
-    with httpx.Client(base_url=server.url, timeout=120) as http:
+    with httpx.Client(base_url=server.url, timeout=END_SECONDS) as http:
         for turn in range(5):
             session.turn = turn
             body = {**session.body(), **fields, "stream": True, "temperature": 0}
