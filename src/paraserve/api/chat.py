@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import Self
 
@@ -101,7 +100,7 @@ class ChatTurn(Turn[ChatCompletionRequest]):
             open="" if prompt.start is ReplyStart.REASONING else reasoning.open.strip(),
             close=close,
             close_ids=tokenizer.encode(close + self.deployment.format.lead),
-            constraint=await super().constraint(replace(prompt, start=ReplyStart.CONTENT)),
+            constraint=await super().constraint(msgspec.structs.replace(prompt, start=ReplyStart.CONTENT)),
             token_bytes=tokenizer.token_bytes,
         )
 

@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -36,8 +35,7 @@ CACHED_GRAMMARS = 128
 _TARGETS: tuple[GrammarTarget, ...] = ("structural_tag", "lark", "ebnf")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """What a request asks to be enforced.
 
     Args:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+import msgspec
+
 from paraserve.engines.base import MediaItem
 from paraserve.formats.spec import IdStyle, ToolText
 from paraserve.formats.types import ReplyStart
@@ -56,8 +58,7 @@ class PromptSettings:
     """What happens to declared tools that the template does not put into the prompt."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedPrompt:
+class PreparedPrompt(msgspec.Struct, frozen=True):
     """Everything that later stages know about a prompt."""
 
     token_ids: list[int]

@@ -30,15 +30,19 @@ def fault_of_head(method: str, url: bytes, version: str, headers: Headers) -> Re
     """Why the request is none, or None."""
     if method == "CONNECT":
         return RequestError("This server is no tunnel.", status=405, code=ErrorCode.METHOD_NOT_ALLOWED)
-    size = sum(len(name) + len(value) for name, value in headers) + len(url)
+    size, hosts, codings = len(url), [], []
+    for name, value in headers:
+        size += len(name) + len(value)
+        if name == b"host":
+            hosts.append(value)
+        elif name == b"transfer-encoding":
+            codings.append(value.lower())
     if size > MAX_HEAD_BYTES or len(headers) > MAX_HEADERS:
         return head_too_large()
     if version not in ("1.0", "1.1"):
         return RequestError("This server speaks HTTP/1.1.", status=505, code=ErrorCode.INVALID_HTTP)
-    hosts = [value for name, value in headers if name == b"host"]
     if len(hosts) > 1 or (version == "1.1" and not hosts) or not all(map(_HOST.fullmatch, hosts)):
         return RequestError("The request must name its host, once, in a Host header.", code=ErrorCode.INVALID_HTTP)
-    codings = [value.lower() for name, value in headers if name == b"transfer-encoding"]
     if codings and version == "1.0":
         return RequestError("HTTP/1.0 has no Transfer-Encoding.", code=ErrorCode.INVALID_HTTP)
     if codings not in ([], [b"chunked"]):

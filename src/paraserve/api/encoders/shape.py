@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 from msgspec import UNSET
 
 from paraserve.api.errors import encode_error
@@ -17,8 +17,7 @@ from paraserve.protocol.usage import CompletionTokensDetails, PromptTokensDetail
 TokenBytes = Callable[[int], bytes]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyShape:
+class ReplyShape(msgspec.Struct, frozen=True, kw_only=True):
     """What the request and the policies say about the response's form.
 
     Args:
