@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -11,9 +14,11 @@ import pytest
 from paraserve.engines.base import Constraint, ConstraintKind, EngineInfo
 from paraserve.formats.registry import get_format
 from paraserve.formats.types import ReplyStart, ToolSpec
-from paraserve.generation.constraint import CACHED_GRAMMARS, ConstraintBuilder, Wanted
+from paraserve.generation.constraint import CACHED_GRAMMARS, AskedGrammar, ConstraintBuilder, InThread, Wanted
+from paraserve.grammar import GrammarError
 from paraserve.protocol.errors import RequestError
 from paraserve.protocol.sampling import ResponseFormat
+from tests.waiting import PATIENCE
 
 SCHEMA = {"type": "object", "properties": {"temp": {"type": "number"}}, "required": ["temp"]}
 WEATHER = ToolSpec("get_weather", {"type": "object", "properties": {"city": {"type": "string"}}})
@@ -33,8 +38,13 @@ def builder(*kinds: ConstraintKind, format: str = "qwen3", lenient: bool = False
     return ConstraintBuilder(get_format(format), facts, {}, lenient=lenient)
 
 
+async def build(made: ConstraintBuilder, wanted: Wanted, in_thread: InThread = asyncio.to_thread) -> Constraint | None:
+    asked = made.asked(wanted)
+    return await made.written(asked, in_thread) if isinstance(asked, AskedGrammar) else asked
+
+
 async def built(*kinds: ConstraintKind, format: str = "qwen3", info: Any = None, **wanted: Any) -> Constraint | None:
-    return await builder(*kinds, format=format, **(info or {})).build(Wanted(**wanted))
+    return await build(builder(*kinds, format=format, **(info or {})), Wanted(**wanted))
 
 
 async def refused(*kinds: ConstraintKind, **fields: Any) -> RequestError:
@@ -138,7 +148,7 @@ async def test_a_schema_that_cannot_be_enforced_is_named(wanted: dict[str, Any],
 
 async def test_the_operator_may_have_such_keywords_dropped() -> None:
     loose = Wanted(response_format=response_format({"type": "object", "properties": {"a": {"not": {}}}}))
-    assert await builder("lark", lenient=True).build(loose) is not None
+    assert await build(builder("lark", lenient=True), loose) is not None
 
 
 async def test_a_format_without_calls_cannot_be_forced_to_make_one() -> None:
@@ -152,10 +162,10 @@ async def test_the_same_tools_are_written_once_and_the_memory_is_bounded(monkeyp
     write = made._write
     monkeypatch.setattr(made, "_write", lambda wanted, target: written.append(wanted) or write(wanted, target))
     for _ in range(3):
-        await made.build(Wanted(tools=[WEATHER], choice="required"))
+        await build(made, Wanted(tools=[WEATHER], choice="required"))
     assert len(written) == 1
     for number in range(CACHED_GRAMMARS + 5):
-        await made.build(Wanted(tools=[ToolSpec(f"f{number}")], choice="required"))
+        await build(made, Wanted(tools=[ToolSpec(f"f{number}")], choice="required"))
     assert len(made._cache) == CACHED_GRAMMARS
 
 
@@ -181,3 +191,41 @@ async def test_an_expression_beside_tools_that_may_be_called_is_what_the_reply_m
     made = await built(*GRAMMARS, "regex", choice="auto", start=ReplyStart.CONTENT, tools=[WEATHER], **{field: "a"})
     assert made is not None
     assert (made.kind, made.value) == (field, "a")
+
+
+LONG = {"type": "object", "properties": {f"p{number}": {"type": "string", "format": "date"} for number in range(50)}}
+
+
+@pytest.mark.parametrize("kind", GRAMMARS)
+async def test_a_grammar_that_takes_too_long_is_refused(kind: ConstraintKind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paraserve.grammar.limits.WRITING_SECONDS", 0.0)
+    error = await refused(kind, response_format=response_format(LONG))
+    assert (error.code, error.param) == ("unsupported_schema", "response_format")
+    assert "longer than" in error.message
+    error = await refused(kind, tools=[ToolSpec("f", LONG)], choice="required")
+    assert error.param == "tool_choice"
+
+
+async def test_writing_ends_when_nobody_waits_for_it_and_leaves_no_trace() -> None:
+    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(write: Callable[[], str | None]) -> str | None:
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        try:
+            return write()
+        except GrammarError:
+            ended.set()
+            raise
+
+    async def in_thread(write: Callable[[], str | None]) -> str | None:
+        return await asyncio.to_thread(slow, write)
+
+    made, wanted = builder("lark"), Wanted(response_format=response_format(LONG))
+    left = asyncio.ensure_future(build(made, wanted, in_thread))
+    await asyncio.to_thread(begun.wait, PATIENCE)
+    left.cancel()
+    await asyncio.wait({left})
+    go_on.set()
+    assert await asyncio.to_thread(ended.wait, PATIENCE)
+    assert await build(made, wanted) is not None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -17,27 +18,32 @@ from paraserve.admission import Leave
 from paraserve.api.encoders.responses import ResponsesFold
 from paraserve.api.errors import as_request_error, internal_error, stopping
 from paraserve.api.replies import RunReply
-from paraserve.api.shelf import BEAT_SECONDS, Kept, Shelf
+from paraserve.api.shelf import BEAT_SECONDS, Shelf
 from paraserve.engines.base import EngineError
 from paraserve.generation.events import ReplyEvent
 from paraserve.observability.record import RequestRecord
 from paraserve.protocol.errors import RequestError
-from paraserve.protocol.responses import Item, ResponseObject
+from paraserve.protocol.responses import ResponseObject
 
 log = logging.getLogger(__name__)
 
 
+class Store(Protocol):
+    async def __call__(self, response: ResponseObject, *, running: bool = False) -> None:
+        """Raises `RequestError` (503)."""
+        ...
+
+
 class BackgroundReply:
-    def __init__(self, shelf: Shelf, fold: ResponsesFold, input: list[Item], kept: Kept, record: RequestRecord) -> None:
+    """Args:
+    store: `Shelf.put` with what the request said.
+    """
+
+    def __init__(self, shelf: Shelf, fold: ResponsesFold, store: Store, record: RequestRecord) -> None:
         self._record = record
         self._shelf = shelf
         self._fold = fold
-        self._input = input
-        self._kept = kept
-
-    async def put(self, response: ResponseObject, *, running: bool = False) -> None:
-        """Raises `RequestError` (503)."""
-        await self._shelf.put(response, self._input, self._kept, running=running)
+        self.put = store
 
     async def run(self, run: RunReply, enter: Callable[[], Awaitable[Leave]]) -> None:
         work = asyncio.ensure_future(self._work(run, enter))

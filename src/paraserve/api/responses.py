@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -26,7 +25,7 @@ from paraserve.api.keys import caller_of
 from paraserve.api.observed import observe_behind
 from paraserve.api.replies import RunReply, prepared
 from paraserve.api.sealed import Seal
-from paraserve.api.shelf import Kept, Shelf, own_items
+from paraserve.api.shelf import Kept, Shelf
 from paraserve.api.streams import EventStream
 from paraserve.engines.base import Constraint, EngineError, Sampling
 from paraserve.formats.types import ToolSpec
@@ -70,6 +69,7 @@ class ResponsesTurn(ChatTurn):
         seal: Seal = http.app.state.seal
         self.sent = msgspec.structs.replace(sent, input=kept.resolved(sent.input))
         self._kept = kept
+        self.kept_size = kept.size
         self._seal = seal
         self._shelf = Shelf.of(http)
         self._form = responses_form(self.sent, seal.open, kept.items())
@@ -88,13 +88,10 @@ class ResponsesTurn(ChatTurn):
         sent = await prepared(http, len(body), partial(decode_responses, body))
         if sent.background and sent.stream:
             raise field_error("stream", "not for a response in the background", ErrorCode.UNSUPPORTED_PARAMETER)
-        kept = await kept_for(http, sent)
+        kept = await kept_for(http, sent, len(body))
         turn = await prepared(http, len(body) + kept.size, partial(cls, http, sent, kept, body))
         with turn.attributed():
             return await turn.reply()
-
-    async def prepared(self, work: Callable[[], T]) -> T:
-        return await prepared(self.http, len(self.body) + self._kept.size, work)
 
     # What custom tools want.
 
@@ -210,18 +207,22 @@ class ResponsesTurn(ChatTurn):
         assert isinstance(self.sent, ResponsesRequest)
         response = fold.whole()
         try:
-            await self._shelf.put(response, own_items(self.sent.input, response.id), self._kept)
+            await self._put(response)
         except RequestError as error:
             if self.sent.store:
                 raise EngineError(error.status, ErrorCode.STORE_UNAVAILABLE, error.message) from error
             fold.told = msgspec.structs.replace(response, store=False)
+
+    async def _put(self, response: ResponseObject, *, running: bool = False) -> None:
+        assert self._shelf is not None
+        await self._shelf.put(response, self.sent.input, self._kept, size=len(self.body), running=running)
 
     async def _in_background(self, run: RunReply, fold: ResponsesFold) -> Response:
         """Answered at once; what becomes of it is in the store. Raises `RequestError` (503)."""
         assert self._shelf is not None
         queued = msgspec.structs.replace(fold.form.response, status="queued")
         record, state = self.record.detached(), self.http.app.state
-        reply = BackgroundReply(self._shelf, fold, own_items(self.sent.input, queued.id), self._kept, record)
+        reply = BackgroundReply(self._shelf, fold, self._put, record)
         await reply.put(queued, running=True)
         admission: Admission = state.admission
 
@@ -272,13 +273,13 @@ class ResponsesTurn(ChatTurn):
         return ResponseForm(response, items)
 
 
-async def kept_for(http: Request, sent: InputTokensRequest) -> Kept:
+async def kept_for(http: Request, sent: InputTokensRequest, size: int) -> Kept:
     """What a request goes on from. Raises `RequestError`: it needs a store and there is none, or does not find it."""
     shelf = Shelf.of(http)
     if shelf is not None:
         if isinstance(sent, ResponsesRequest) and sent.background and sent.store is False:
             raise field_error("background", "needs store to be true")
-        return await shelf.kept(sent)
+        return await shelf.kept(sent, size)
     for name in ("previous_response_id", "conversation", "background"):
         if getattr(sent, name, None):
             raise field_error(name, "nothing is stored here: send the whole history", ErrorCode.UNSUPPORTED_PARAMETER)
@@ -288,7 +289,7 @@ async def kept_for(http: Request, sent: InputTokensRequest) -> Kept:
 async def input_tokens(request: Request) -> Response:
     body = await read_body(request)
     sent = await prepared(request, len(body), partial(decode_input_tokens, body))
-    kept = await kept_for(request, sent)
+    kept = await kept_for(request, sent, len(body))
     begin = partial(ResponsesTurn, request, sent, kept, body, generates=False)
     turn = await prepared(request, len(body) + kept.size, begin)
     with turn.attributed():

@@ -1,7 +1,8 @@
 """What was stored, as one caller sees it: responses by id, conversations, and what a request goes on from.
 
 The one place of ``api`` that asks the store. Never knows how a reply is made. Invariants: a caller finds what its own
-API key stored and nothing else, and a store that fails is a 503 for the request that needs it.
+API key stored and nothing else, a store that fails is a 503 for the request that needs it, and what is large is read
+and written off the event loop.
 """
 
 from __future__ import annotations
@@ -9,16 +10,17 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
 
 from paraserve.api.body import deployment_of
-from paraserve.api.keys import caller_of
+from paraserve.api.keys import caller_of, party_of
+from paraserve.preparation import Preparation
 from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError, field_error, retry_after
 from paraserve.protocol.responses import InputTokensRequest, Item, ResponseFailure, ResponseObject
@@ -91,16 +93,29 @@ def not_found(id: str, param: str, what: str = "Response") -> RequestError:
 
 
 class Shelf:
-    def __init__(self, store: ResponseStore, owner: str) -> None:
+    """Args:
+    owner: the caller.
+    party: who waits for its turn in ``preparation``.
+    """
+
+    def __init__(self, store: ResponseStore, owner: str, preparation: Preparation, party: Hashable) -> None:
         self._store = store
+        self._preparation = preparation
+        self._party = party
         self.owner = owner
 
     @staticmethod
     def of(http: Request) -> Shelf | None:
         """None where nothing is stored."""
-        store = deployment_of(http).store
-        caller = caller_of(http.scope)
-        return None if store is None else Shelf(store, "" if caller is None else caller.hex())
+        deployment, caller = deployment_of(http), caller_of(http.scope)
+        if deployment.store is None:
+            return None
+        owner = "" if caller is None else caller.hex()
+        return Shelf(deployment.store, owner, deployment.preparation, party_of(http.scope))
+
+    async def _made(self, size: int, work: Callable[[], T]) -> T:
+        """What is made of ``size`` bytes. It goes on when the client leaves: a reply in the background has none."""
+        return await self._preparation.run(self._party, size, work)
 
     async def _ask(self, answer: Awaitable[T]) -> T:
         try:
@@ -116,16 +131,23 @@ class Shelf:
 
     # Responses.
 
-    async def put(self, response: ResponseObject, input: list[Item], kept: Kept, *, running: bool = False) -> None:
-        """Raises `RequestError` (503)."""
-        stored = Stored(
-            id=response.id, response=_json(response), input=_json(input), previous=kept.previous, running=running
-        )
-        await self._ask(self._store.put(self.owner, stored, kept.conversation))
+    async def put(
+        self, response: ResponseObject, input: str | list[Item], kept: Kept, *, size: int, running: bool = False
+    ) -> None:
+        """Args: size: of the request, in bytes. Raises `RequestError` (503)."""
 
-    async def find(self, id: str, param: str = "response_id") -> dict[str, Any]:
-        """The response. One whose server has gone has failed. Raises `RequestError` (404, 503)."""
-        return _told(await self._get(id, param))
+        def stored() -> Stored:
+            items = _json(_own_items(input, response.id))
+            return Stored(
+                id=response.id, response=_json(response), input=items, previous=kept.previous, running=running
+            )
+
+        await self._ask(self._store.put(self.owner, await self._made(size, stored), kept.conversation))
+
+    async def find(self, id: str) -> bytes:
+        """The response's JSON. One whose server has gone has failed. Raises `RequestError` (404, 503)."""
+        stored = await self._get(id, "response_id")
+        return await self._made(len(stored.response), lambda: _json(_told(stored)))
 
     async def _get(self, id: str, param: str) -> Stored:
         found = await self._ask(self._store.get(self.owner, id))
@@ -140,7 +162,7 @@ class Shelf:
     async def cancel(self, id: str) -> dict[str, Any]:
         """What became of it: one that has ended stays as it is."""
         stored = await self._get(id, "response_id")
-        told = _told(stored)
+        told = await self._made(len(stored.response), partial(_told, stored))
         if not stored.running or told["status"] == "failed":
             return told
         await self._ask(self._store.cancel(self.owner, id))
@@ -153,10 +175,11 @@ class Shelf:
         """Whether a reply in the background is to go on."""
         return await self._ask(self._store.beat(self.owner, id))
 
-    async def input_items(self, id: str) -> list[Item]:
-        """What the response was an answer to, all that was before included."""
+    async def input_items(self, id: str, show: Callable[[list[Item]], T]) -> T:
+        """What ``show`` makes of what the response was an answer to, all that was before included."""
         chain = await self._history(id, "response_id")
-        return [*_said(chain[:-1]), *_items.decode(chain[-1].input)]
+        size = Kept(chain=chain).size
+        return await self._made(size, lambda: show([*_said(chain[:-1]), *_items.decode(chain[-1].input)]))
 
     async def _history(self, id: str, param: str) -> Sequence[Stored]:
         chain = await self._ask(self._store.history(self.owner, id))
@@ -179,14 +202,15 @@ class Shelf:
         if not await self._ask(self._store.delete_conversation(self.owner, id)):
             raise not_found(id, "conversation_id", "Conversation")
 
-    async def conversation_items(self, id: str) -> list[Item]:
+    async def conversation_items(self, id: str, show: Callable[[list[Item]], T]) -> T:
         last = (await self.conversation(id)).last
-        return [] if last is None else _said(await self._history(last, "conversation_id"))
+        chain = () if last is None else await self._history(last, "conversation_id")
+        return await self._made(Kept(chain=chain).size, lambda: show(_said(chain)))
 
     # What a request goes on from.
 
-    async def kept(self, sent: InputTokensRequest) -> Kept:
-        """Raises `RequestError` (400, 404, 503)."""
+    async def kept(self, sent: InputTokensRequest, size: int) -> Kept:
+        """Args: size: of the request, in bytes. Raises `RequestError` (400, 404, 503)."""
         conversation = _id_of(sent.conversation)
         previous = sent.previous_response_id
         if conversation and previous:
@@ -197,15 +221,20 @@ class Shelf:
         chain = await self._history(previous, param) if previous else ()
         if chain and chain[-1].running:
             raise field_error(param, "the response has not ended")
-        referred = await self._referred(sent.input)
+        referred = await self._referred(await self._made(size, partial(_references, sent.input)))
         return Kept(chain=chain, referred=referred, previous=previous, conversation=conversation)
 
-    async def _referred(self, input: str | list[Item]) -> list[Stored]:
-        """The responses that the references of a request lead to, where they are there: an item's id tells."""
-        ids = [str(item.get("id")) for item in input if refers(item)] if not isinstance(input, str) else []
-        responses = dict.fromkeys(f"resp_{found[1]}" for id in ids if (found := _ITEM_ID.fullmatch(id)))
-        stored = [await self._ask(self._store.get(self.owner, id)) for id in islice(responses, MOST_REFERRED)]
+    async def _referred(self, ids: Iterable[str]) -> list[Stored]:
+        """Those of the responses that are there."""
+        stored = [await self._ask(self._store.get(self.owner, id)) for id in ids]
         return [response for response in stored if response is not None]
+
+
+def _references(input: str | list[Item]) -> list[str]:
+    """The responses that the references of a request lead to: an item's id tells."""
+    ids = (str(item.get("id")) for item in input if refers(item)) if not isinstance(input, str) else ()
+    responses = dict.fromkeys(f"resp_{found[1]}" for id in ids if (found := _ITEM_ID.fullmatch(id)))
+    return list(responses)[:MOST_REFERRED]
 
 
 def _id_of(conversation: Any) -> str | None:
@@ -216,7 +245,7 @@ def _id_of(conversation: Any) -> str | None:
     return id
 
 
-def own_items(input: str | list[Item], response_id: str) -> list[Item]:
+def _own_items(input: str | list[Item], response_id: str) -> list[Item]:
     """A request's input as items that each have an id."""
     items = [{"type": "message", "role": "user", "content": input}] if isinstance(input, str) else input
     suffix = response_id.partition("_")[2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,7 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from paraserve.api.body import json_response, read_body
-from paraserve.api.shelf import Kept, Shelf, not_found, own_items
+from paraserve.api.replies import prepared
+from paraserve.api.shelf import Kept, Shelf, not_found
 from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import field_error
 from paraserve.protocol.responses import (
@@ -41,7 +43,7 @@ async def get_response(request: Request) -> Response:
     shelf, id = _asked(request, "response_id")
     if request.query_params.get("stream", "false") != "false":
         raise field_error("stream", "a stored response is answered whole", ErrorCode.UNSUPPORTED_PARAMETER)
-    return json_response(await shelf.find(id))
+    return Response(await shelf.find(id), media_type="application/json")
 
 
 async def delete_response(request: Request) -> Response:
@@ -57,12 +59,13 @@ async def cancel_response(request: Request) -> Response:
 
 async def list_input_items(request: Request) -> Response:
     shelf, id = _asked(request, "response_id")
-    return json_response(_page(await shelf.input_items(id), request))
+    return await shelf.input_items(id, partial(_page, request))
 
 
 async def create_conversation(request: Request) -> Response:
     """Its first items are kept as a response that says nothing."""
-    sent = decode_conversation(await read_body(request) or b"{}")
+    body = await read_body(request) or b"{}"
+    sent = await prepared(request, len(body), partial(decode_conversation, body))
     id = f"conv_{os.urandom(16).hex()}"
     shelf = Shelf.of(request)
     if shelf is None:
@@ -71,7 +74,7 @@ async def create_conversation(request: Request) -> Response:
     await shelf.put_conversation(made)
     if sent.items:
         first = ResponseObject(id=f"resp_{id.removeprefix('conv_')}", created_at=made.created, model="")
-        await shelf.put(first, own_items(sent.items, first.id), Kept(conversation=id))
+        await shelf.put(first, sent.items, Kept(conversation=id), size=len(body))
     return json_response(_shown(made))
 
 
@@ -88,7 +91,7 @@ async def delete_conversation(request: Request) -> Response:
 
 async def list_conversation_items(request: Request) -> Response:
     shelf, id = _asked(request, "conversation_id")
-    return json_response(_page(await shelf.conversation_items(id), request))
+    return await shelf.conversation_items(id, partial(_page, request))
 
 
 def _shown(conversation: Conversation) -> ConversationObject:
@@ -96,7 +99,7 @@ def _shown(conversation: Conversation) -> ConversationObject:
     return ConversationObject(id=conversation.id, created_at=conversation.created, metadata=metadata)
 
 
-def _page(items: Sequence[Item], request: Request) -> ItemList:
+def _page(request: Request, items: Sequence[Item]) -> Response:
     """``limit``, ``order`` (the newest first by default) and ``after`` of the query."""
     asked = request.query_params
     ordered = list(items) if asked.get("order") == "asc" else list(reversed(items))
@@ -110,9 +113,11 @@ def _page(items: Sequence[Item], request: Request) -> ItemList:
     if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:4]) <= _MOST_ITEMS:
         raise field_error("limit", f"must be from 1 to {_MOST_ITEMS}")
     shown = ordered[: int(limit)]
-    return ItemList(
-        data=shown,
-        first_id=shown[0]["id"] if shown else None,
-        last_id=shown[-1]["id"] if shown else None,
-        has_more=len(shown) < len(ordered),
+    return json_response(
+        ItemList(
+            data=shown,
+            first_id=shown[0]["id"] if shown else None,
+            last_id=shown[-1]["id"] if shown else None,
+            has_more=len(shown) < len(ordered),
+        )
     )

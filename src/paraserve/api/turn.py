@@ -31,12 +31,12 @@ from paraserve.api.streams import EventStream, unless_gone
 from paraserve.engines.base import Constraint, EngineError, EngineRequest, Sampling
 from paraserve.formats.types import ToolSpec
 from paraserve.generation.choice import Choice, TextParser
-from paraserve.generation.constraint import Wanted
+from paraserve.generation.constraint import AskedGrammar, Wanted
 from paraserve.generation.events import ReplyEvent
 from paraserve.generation.limits import check_min_tokens, output_limit
 from paraserve.generation.plan import closing_markers, engine_name, may_reason
 from paraserve.generation.run import EngineRun, run_reply
-from paraserve.generation.sampling import resolve_sampling
+from paraserve.generation.sampling import alternatives, resolve_sampling
 from paraserve.generation.thinking_budget import ThinkingBudget
 from paraserve.policies.base import Endpoint
 from paraserve.preparation import BYTES_OF_A_CHOICE, SMALL_BODY
@@ -85,6 +85,8 @@ class Turn(ABC, Generic[Asked]):
     """Whether it may call more than one."""
     notes: tuple[str, ...] = ()
     """Names of what was adapted on the way to the prompt (docs/prompt.md)."""
+    kept_size: int = 0
+    """Bytes of what it goes on from, beside its body."""
 
     def __init__(self, http: Request, sent: Asked, body: bytes = b"", *, generates: bool = True) -> None:
         self.http = http
@@ -102,7 +104,7 @@ class Turn(ABC, Generic[Asked]):
         applied, self.ledger = in_force.apply(sent)
         self.request: Asked = applied
         self.id = reply_id(self.id_prefix)
-        self._size = len(body) + BYTES_OF_A_CHOICE * (self.choices - 1)
+        self._size = len(body) + self.kept_size + BYTES_OF_A_CHOICE * (self.choices - 1)
         self.small = self._size <= SMALL_BODY
 
     # What an endpoint says.
@@ -216,7 +218,12 @@ class Turn(ABC, Generic[Asked]):
             parallel=self.parallel_calls,
             start=prompt.start,
         )
-        return await self.deployment.constraints.build(wanted)
+        asked_of = self.deployment.constraints.asked
+        asked = asked_of(wanted) if self.small else await self.prepared(partial(asked_of, wanted))
+        if not isinstance(asked, AskedGrammar):
+            return asked
+        in_thread = partial(prepared, self.http, max(self._size, SMALL_BODY + 1))
+        return await self.deployment.constraints.written(asked, in_thread)
 
     async def thinking_budget(self, prompt: PreparedPrompt) -> ThinkingBudget | None:
         """How many tokens a reply's reasoning may take; None: as many as the model wants."""
@@ -230,7 +237,8 @@ class Turn(ABC, Generic[Asked]):
         A request's seed is moved by one for each further choice of a prompt, so that they differ and still repeat.
         """
         scope, settings = self.http.scope, self.deployment.settings
-        logprobs, routing = self._alternatives(), routing_hints(self.request, scope, settings)
+        logprobs = alternatives(self.request, self.deployment.engine.info)
+        routing = routing_hints(self.request, scope, settings)
         extras = engine_extras(self.body, self.request, scope, settings)
         runs: list[EngineRun] = []
         for prompt, sampling, constraint, budget in asked:
@@ -384,17 +392,3 @@ class Turn(ABC, Generic[Asked]):
         misplaced = sent.stream_options is not None and not sent.stream
         if misplaced and self.deployment.settings.stream_options_without_stream == "reject":
             raise field_error("stream_options", "only allowed when stream is true")
-
-    def _alternatives(self) -> int | None:
-        """Of each token, None where no log probabilities are wanted. Raises `RequestError` for more than there are."""
-        param, wanted = self.request.alternatives
-        info = self.deployment.engine.info
-        if wanted is not None and wanted > info.max_logprobs:
-            raise field_error(param, f"this engine gives at most {info.max_logprobs}")
-        if self.request.scores_prompt and not info.prompt_logprobs:
-            raise field_error(
-                param,
-                "this engine gives no log probabilities of the prompt, which echo asks for",
-                ErrorCode.UNSUPPORTED_PARAMETER,
-            )
-        return wanted

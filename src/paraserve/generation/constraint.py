@@ -6,10 +6,10 @@ the engine or the grammar cannot express is a 400 that names the field.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -21,6 +21,7 @@ from paraserve.generation.plan import may_reason
 from paraserve.grammar import (
     GrammarError,
     GrammarTarget,
+    Writing,
     argument_pattern,
     response_format_constraint,
     tool_call_constraint,
@@ -78,6 +79,17 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return True, chosen.schema
 
 
+class AskedGrammar(msgspec.Struct, frozen=True):
+    """A grammar that is to be written, or that was: its digest tells."""
+
+    wanted: Wanted
+    target: GrammarTarget
+    digest: bytes
+
+
+InThread = Callable[[Callable[[], str | None]], Awaitable[str | None]]
+
+
 class ConstraintBuilder:
     """Makes constraints for one model on one engine.
 
@@ -95,8 +107,9 @@ class ConstraintBuilder:
         self._lenient = lenient
         self._cache: OrderedDict[bytes, str | None] = OrderedDict()
 
-    async def build(self, wanted: Wanted) -> Constraint | None:
-        """The constraint, or None where nothing is to be enforced. Grammars are written off the event loop.
+    def asked(self, wanted: Wanted) -> Constraint | AskedGrammar | None:
+        """The constraint, or the grammar of which `written` makes one; None where nothing is to be enforced. As much
+        work as the request is large.
 
         Raises:
             RequestError: 400, ``param`` names the field that cannot be enforced.
@@ -111,11 +124,36 @@ class ConstraintBuilder:
         target = next((t for t in _TARGETS if t in self._info.constraints), None)
         if target is None:
             return self._without_grammar(wanted)
-        value = await self._grammar(wanted, target)
+        return AskedGrammar(wanted, target, _digest(wanted, target))
+
+    async def written(self, asked: AskedGrammar, in_thread: InThread) -> Constraint | None:
+        """The constraint of a grammar, which is written unless it was before. Writing ends when this is cancelled.
+
+        Args:
+            in_thread: where it is written.
+
+        Raises:
+            RequestError: 400, it cannot be enforced, or takes too long to write.
+        """
+        if asked.digest not in self._cache:
+            writing = Writing()
+            try:
+                value = await in_thread(partial(writing.run, partial(self._write, asked.wanted, asked.target)))
+            except GrammarError as error:
+                path = error.path or asked.wanted.param
+                param = "response_format" if path.startswith("response_format") else path
+                raise RequestError(str(error), param=param, code=ErrorCode.UNSUPPORTED_SCHEMA) from None
+            finally:
+                writing.stop()
+            self._cache[asked.digest] = value
+            if len(self._cache) > CACHED_GRAMMARS:
+                self._cache.popitem(last=False)
+        self._cache.move_to_end(asked.digest)
+        value = self._cache[asked.digest]
         if value is None:
             return None
-        covers = may_reason(self._format, wanted.start)
-        return Constraint(target, value, covers_reasoning=covers, param=wanted.param)
+        covers = may_reason(self._format, asked.wanted.start)
+        return Constraint(asked.target, value, covers_reasoning=covers, param=asked.wanted.param)
 
     def argument_pattern(self, syntax: str | None, definition: str | None) -> str | None:
         """What says in a tool's schema that a text follows a grammar of the client's; None where the engine takes no
@@ -158,29 +196,6 @@ class ConstraintBuilder:
             return self._as_is("json_object", "", "response_format", wanted)
         return self._as_is("json_schema", msgspec.json.encode(schema).decode(), "response_format", wanted)
 
-    async def _grammar(self, wanted: Wanted, target: GrammarTarget) -> str | None:
-        spelled = msgspec.json.encode(
-            (
-                target,
-                wanted.json_schema,
-                [(tool.name, tool.parameters, tool.strict) for tool in wanted.tools],
-                wanted.choice,
-                wanted.parallel,
-                wanted.start.value,
-            )
-        )
-        key = hashlib.sha256(spelled).digest()  # of one size, whatever a client sends
-        if key not in self._cache:
-            try:
-                self._cache[key] = await asyncio.to_thread(self._write, wanted, target)
-            except GrammarError as error:
-                param = "response_format" if error.path.startswith("response_format") else error.path
-                raise RequestError(str(error), param=param, code=ErrorCode.UNSUPPORTED_SCHEMA) from None
-            if len(self._cache) > CACHED_GRAMMARS:
-                self._cache.popitem(last=False)
-        self._cache.move_to_end(key)
-        return self._cache[key]
-
     def _write(self, wanted: Wanted, target: GrammarTarget) -> str | None:
         is_json, schema = wanted.json_schema
         if is_json and not wanted.forces_tools:
@@ -206,6 +221,13 @@ class ConstraintBuilder:
             tokens=self._tokens,
             lenient=self._lenient,
         )
+
+
+def _digest(wanted: Wanted, target: GrammarTarget) -> bytes:
+    """Of all that a grammar is made of: of one size, whatever a client sends."""
+    tools = [(tool.name, tool.parameters, tool.strict) for tool in wanted.tools]
+    parts = (target, wanted.json_schema, tools, wanted.choice, wanted.parallel, wanted.start.value)
+    return hashlib.sha256(msgspec.json.encode(parts)).digest()
 
 
 def _unsupported(param: str) -> RequestError:

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from paraserve.engines.base import Sampling
+from paraserve.engines.base import EngineInfo, Sampling
+from paraserve.protocol.chat import ChatCompletionRequest
+from paraserve.protocol.completions import CompletionRequest
+from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import field_error
 from paraserve.protocol.sampling import MAX_STOP_TOKEN_IDS, SamplingFields, logit_bias_ids, stop_ids
 
@@ -39,6 +42,21 @@ def model_defaults(generation_config: Mapping[str, Any]) -> dict[str, float]:
     if generation_config.get("do_sample") is False and "temperature" not in defaults:
         defaults["temperature"] = 0.0
     return defaults
+
+
+def alternatives(request: ChatCompletionRequest | CompletionRequest, info: EngineInfo) -> int | None:
+    """How many of each token are wanted, None where no log probabilities are.
+
+    Raises:
+        RequestError: the engine does not give as many, or none of a prompt.
+    """
+    param, wanted = request.alternatives
+    if wanted is not None and wanted > info.max_logprobs:
+        raise field_error(param, f"this engine gives at most {info.max_logprobs}")
+    if request.scores_prompt and not info.prompt_logprobs:
+        message = "this engine gives no log probabilities of the prompt, which echo asks for"
+        raise field_error(param, message, ErrorCode.UNSUPPORTED_PARAMETER)
+    return wanted
 
 
 def resolve_sampling(

@@ -7,6 +7,14 @@ same description, to calls whose arguments (or to content that) the schema admit
 
 from paraserve.grammar.client_lark import argument_pattern
 from paraserve.grammar.constraint import GrammarTarget, response_format_constraint, tool_call_constraint
+from paraserve.grammar.limits import Writing
 from paraserve.grammar.nodes import GrammarError
 
-__all__ = ["GrammarError", "GrammarTarget", "argument_pattern", "response_format_constraint", "tool_call_constraint"]
+__all__ = [
+    "GrammarError",
+    "GrammarTarget",
+    "Writing",
+    "argument_pattern",
+    "response_format_constraint",
+    "tool_call_constraint",
+]

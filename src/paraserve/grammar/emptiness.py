@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from paraserve.grammar.limits import go_on
 from paraserve.grammar.regex import ANY_TEXT, EMPTY, Alt, Both, Cat, Chars, Regex, Repeat, has_both, is_empty, lengths
 
 MOST_WORK = 200_000
@@ -28,6 +29,7 @@ def has_no_string(regex: Regex) -> bool:
 def _leads_to_an_end(regex: Regex) -> bool:
     pending, seen, work = [regex], {regex}, 0
     while pending:
+        go_on()
         language = pending.pop()
         if _may_be_over(language):
             return True

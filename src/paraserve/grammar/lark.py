@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from paraserve.grammar.limits import go_on
 from paraserve.grammar.regex import ANY_TEXT, Both, Cat, Regex, has_both, quantifier, write
 from paraserve.grammar.regex import text as regex_text
 from paraserve.grammar.tree import (
@@ -69,6 +70,7 @@ class _Writer:
         return self.body(tree)
 
     def body(self, tree: Tree) -> str:
+        go_on()
         match tree:
             case Literal(text):
                 return self.literal(text)

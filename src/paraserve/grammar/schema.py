@@ -19,6 +19,7 @@ from paraserve.grammar.limits import (
     MOST_OPTIONAL,
     MOST_PARTS,
     check_size,
+    go_on,
     too_large,
 )
 from paraserve.grammar.merge import MERGEABLE, merge
@@ -87,6 +88,7 @@ class _Reader(ScalarReader):
     # Each of these answers None for "no value at all".
 
     def node(self, schema: Any, path: str) -> Node | None:
+        go_on()
         self.depth += 1
         self.add_parts(1)
         if self.depth > DEEPEST_SCHEMA:

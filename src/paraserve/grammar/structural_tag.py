@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
+from paraserve.grammar.limits import go_on
 from paraserve.grammar.regex import (
     ANY_CHAR,
     Alt,
@@ -151,6 +152,7 @@ class _Ebnf:
         return self.names[id(tree)]
 
     def body(self, tree: Tree) -> str:
+        go_on()
         match tree:
             case Literal(text):
                 return quoted(text)

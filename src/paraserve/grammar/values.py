@@ -14,6 +14,7 @@ from typing import Any
 
 from paraserve.grammar import numbers
 from paraserve.grammar.emptiness import has_no_string
+from paraserve.grammar.limits import go_on
 from paraserve.grammar.nodes import (
     AnyValue,
     Array,
@@ -140,6 +141,7 @@ class ValueWriter:
         return Literal(":") if self.spelling.quote else Pattern(Cat((chars(":"), Repeat(chars(" "), 0, 1))))
 
     def value(self, node: Node) -> Tree:
+        go_on()
         if isinstance(node, Number | String):
             return self.scope.once((self.spelling, node), lambda: self.written(node))
         return self.written(node)
