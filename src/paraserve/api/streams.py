@@ -92,17 +92,6 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
             raise ClientGone
 
 
-async def _cancel(work: asyncio.Future[Any], *watches: asyncio.Future[Any]) -> None:
-    """Cancel all; returns when the work has ended. Watches hold nothing that would have to be waited for."""
-    for watch in watches:
-        watch.cancel()
-    if not work.done():
-        work.cancel()
-        await asyncio.wait({work})
-    if not work.cancelled():
-        work.exception()  # seen: it is nobody's business any more
-
-
 class EventStream:
     """An ASGI response that sends events as they come.
 
@@ -135,26 +124,23 @@ class EventStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._direct = direct_body_of(scope)
-        pump = asyncio.ensure_future(self._pump(send))
-        others: list[asyncio.Future[None]] = [departure(scope, receive)]
-        if self._keep_alive:
-            others.append(asyncio.ensure_future(self._comment(send)))
         try:
-            await asyncio.wait({pump, *others}, return_when=asyncio.FIRST_COMPLETED)
+            await unless_gone(Request(scope, receive), self._pump(send))
+        except ClientGone:
+            record_of(scope).leave()
         except asyncio.CancelledError:
-            await _cancel(pump, *others)
-            await _write(send, one_line_each(self._failure(stopping())), more=False)
+            await self._end_with(stopping(), send)
             raise
-        finally:
-            if not pump.done():
-                record_of(scope).leave()
-            await _cancel(pump, *others)
-            await self._close()
-        if not pump.cancelled() and (bug := pump.exception()) is not None:
+        except Exception as bug:
             log.error("%s failed after its head was sent", scope["path"], exc_info=bug)
             failure = internal_error()
             record_of(scope).fail(failure.status, failure.code)
-            await _write(send, one_line_each(self._failure(failure)), more=False)
+            await self._end_with(failure, send)
+        finally:
+            await self._close()
+
+    async def _end_with(self, failure: RequestError, send: Send) -> None:
+        await _write(send, one_line_each(self._failure(failure)), more=False)
 
     async def _pump(self, send: Send) -> None:
         headers = {
@@ -166,7 +152,12 @@ class EventStream:
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": 200, "headers": raw})
         self._last = time.monotonic()
-        await self._body(self._writer(send))
+        comments = asyncio.ensure_future(self._comment(send)) if self._keep_alive else None
+        try:
+            await self._body(self._writer(send))
+        finally:
+            if comments is not None:
+                comments.cancel()
         await _write(send, b"", more=False)
 
     def _writer(self, send: Send) -> Write:
@@ -181,7 +172,7 @@ class EventStream:
 
     async def _comment(self, send: Send) -> None:
         while True:
-            due = self._last + self._keep_alive - time.monotonic() if self._last else self._keep_alive
+            due = self._last + self._keep_alive - time.monotonic()
             if due > 0:
                 await asyncio.sleep(due)
             else:

@@ -78,27 +78,20 @@ def resolve_sampling(
         RequestError: a value is out of what engines take.
     """
 
-    def value(name: str) -> float:
-        sent = getattr(request, name)
-        return sent if sent is not None else defaults.get(name, _API_DEFAULTS[name])
-
+    unset = {**_API_DEFAULTS, **defaults}
+    values = {name: unset[name] if (sent := getattr(request, name)) is None else sent for name in _API_DEFAULTS}
     stops = stop_ids(request.stop_token_ids, vocab_size)
     if request.min_tokens and len({*stops, *end_ids}) > MAX_STOP_TOKEN_IDS:
         most = MAX_STOP_TOKEN_IDS - len(end_ids)
         raise field_error("stop_token_ids", f"at most {most} beside min_tokens: the model has end tokens of its own")
-    top_k = int(value("top_k"))
+    top_k = int(values.pop("top_k"))
     return Sampling(
         max_tokens=max_tokens,
-        temperature=value("temperature"),
-        top_p=value("top_p"),
         top_k=top_k if 0 < top_k < vocab_size else 0,  # engines keep it in 32 bits, where 2**32 + 1 would be 1
-        min_p=value("min_p"),
-        presence_penalty=value("presence_penalty"),
-        frequency_penalty=value("frequency_penalty"),
-        repetition_penalty=value("repetition_penalty"),
         seed=None if request.seed is None else request.seed % _SEED_SPACE,
         stop_token_ids=stops,
         logit_bias=logit_bias_ids(request.logit_bias, vocab_size),
         ignore_eos=bool(request.ignore_eos),
         min_tokens=request.min_tokens or 0,
+        **values,
     )
