@@ -163,6 +163,11 @@ def parse(
     return fold(events), parser
 
 
+def next_message(format: Format, text: str) -> str:
+    """What stands before a text that begins another message, where its own header does not begin with an opener."""
+    return format.content_close if format.channels and not text.startswith(format.channels.opens) else ""
+
+
 def every_split(text: str) -> Iterable[list[str]]:
     """Whole, by characters, and every two-way split."""
     yield [text]

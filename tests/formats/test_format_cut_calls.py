@@ -32,9 +32,9 @@ def ends_of_calls(format: Format, text: str) -> list[int]:
 
 def announcing(format: Format) -> tuple[str, ...]:
     """The literals that announce a call or its section."""
-    if format.channels:
+    if format.channels and format.channels.call:
         return format.channels.opens
-    templates = (format.calls[0].section_open, format.calls[0].open)
+    templates = (format.read_calls[0].section_open, format.read_calls[0].open)
     words = [piece.text for template in templates for piece in pieces(template)[:1] if isinstance(piece, Text)]
     return tuple(word for word in words if any(map(str.isalpha, word)))
 
@@ -42,7 +42,8 @@ def announcing(format: Format) -> tuple[str, ...]:
 def opener_end(format: Format, text: str, after: int, name: str) -> int:
     """Where the opener of the call of this name is whole that begins behind ``after``: its announcing literal, or the
     object that holds the name, or (a Python call) the name's first character."""
-    begin = text.index(name, after)
+    in_bodies = format.read_calls != format.calls  # behind a header with the name
+    begin = text.index(f'"{name}"' if in_bodies else name, after)
     ends = [at + len(word) for word in announcing(format) if (at := text.find(word, after, begin)) >= 0]
     brace = text.find("{", after, begin)
     return min(ends, default=brace + 1 if brace >= 0 else begin + 1)
@@ -123,7 +124,7 @@ def test_json_arguments_that_break_are_there_in_every_character(format: Format) 
         assert (parser.completed_calls, parser.broken_calls) == (0, 1), text
         assert not folded.calls[0].ended
         shown = folded.calls[0].arguments + folded.content
-        begin = text.index("{", text.index("save_note"))
+        begin = text.index("{", text.rindex("save_note"))
         assert without(shown, *markers) == without(text[begin:], *markers)
         assert parse(format, list(text), start=ReplyStart.CONTENT)[0].comparable == folded.comparable
 

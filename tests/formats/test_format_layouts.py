@@ -118,6 +118,24 @@ LAYOUTS = {
         '<|function_call|>{"name": "list_shelves", "arguments": {}}<|message_sep|>',
         "Now.",
     ),
+    # the chat template; several calls in one block, as SGLang's parser reads them
+    "muse_glimmer": (
+        "muse_glimmer",
+        "Hm.<|eom|><|start|>assistant to=user<|message|>Now.<|eom|><|start|>assistant to=save_note<|message|>"
+        '<atem:function_calls>\n<atem:invoke name="save_note">\n<atem:parameter name="title">x y</atem:parameter>\n'
+        '<atem:parameter name="stars">3</atem:parameter>\n</atem:invoke>\n<atem:invoke name="list_shelves">\n'
+        "</atem:invoke>\n</atem:function_calls><|eot|>",
+        "Now.",
+    ),
+    # vLLM's and SGLang's tests: a header with and without the tool's name
+    "inkling": (
+        "inkling",
+        "Hm.<|end_message|><|message_model|><|content_text|>Now.<|end_message|><|message_model|>save_note"
+        '<|content_invoke_tool_json|>{"name":"save_note","args":{"title":"x y","stars":3}}<|end_message|>'
+        '<|message_model|><|content_invoke_tool_json|>{"name":"list_shelves","args":{}}<|end_message|>'
+        "<|content_model_end_sampling|>",
+        "Now.",
+    ),
     # older parsers and clients: no word of what constrains the arguments
     "plamo3, without the constraint": (
         "plamo3",
@@ -148,6 +166,20 @@ def test_an_answer_of_ernie_stands_between_its_markers_or_without() -> None:
         assert (folded.reasoning, folded.content) == ("Hm.", "Yes.")
 
 
+def test_the_prompt_has_written_the_opener_of_the_first_message() -> None:
+    call = '{"name":"list_shelves","args":{}}<|end_message|>'
+    for name, text, reasoning, content, calls in (
+        ("inkling", f"list_shelves<|content_invoke_tool_json|>{call}", "", "", [SHELVES]),
+        ("inkling", "<|content_thinking|>Hm.<|end_message|><|message_model|><|content_text|>Yes.", "Hm.", "Yes.", []),
+        ("inkling", "Yes, without a header.", "", "Yes, without a header.", []),
+        ("muse_glimmer", " to=self<|message|>Hm.<|eom|><|start|>assistant to=user<|message|>Yes.", "Hm.", "Yes.", []),
+        ("muse_glimmer", " to=user<|message|>Yes.<|eot|>", "", "Yes.", []),
+        ("muse_glimmer", "Yes, without a header.", "", "Yes, without a header.", []),
+    ):
+        folded = parse_invariant(get_format(name), text)
+        assert (folded.reasoning, folded.content, folded.plain_calls) == (reasoning, content, calls)
+
+
 def test_mere_words_of_a_function_call_are_text() -> None:
     for name in ("gigachat3", "gigachat31"):
         folded = parse_invariant(get_format(name), "I make a function call.<|message_sep|>\n\n")
@@ -159,6 +191,8 @@ def test_mere_words_of_a_function_call_are_text() -> None:
     [
         ("{{ '<longcat_tool_call>' + call.name }}<longcat_arg_key>{{ key }}</longcat_arg_key>", "longcat2"),
         ("{{ '<|iquest_assistant|><think>' }}", "iquest_q1"),
+        ("'<atem:function_calls>\n<atem:invoke name=' '<|start|>assistant' '<|message|>'", "muse_glimmer"),
+        ("{{ '<|message_model|>' + name + '<|content_invoke_tool_json|>' }}", "inkling"),
         ("{{ '<ifm|tool_calls>\n' }}<ifm|think>", "k2_horizon"),
         ("role_sep='<|role_sep|>\n' 'role': 'function call'", "gigachat3"),
         ("{{ '<|role_sep|>\n' }}{{ '<|function_call|>' }}", "gigachat31"),

@@ -26,7 +26,17 @@ from paraserve.formats.spec import (
     is_special,
 )
 from paraserve.formats.types import ReplyStart, ToolSpec
-from tests.formats.formats_kit import LIST_SHELVES, SAVE_NOTE, TOOLS, WITH_CALLS, Folded, each, parse, parse_invariant
+from tests.formats.formats_kit import (
+    LIST_SHELVES,
+    SAVE_NOTE,
+    TOOLS,
+    WITH_CALLS,
+    Folded,
+    each,
+    next_message,
+    parse,
+    parse_invariant,
+)
 from tests.formats.render import Call, render, render_calls
 
 MARKED = [format for format in WITH_CALLS if not format.calls[0].bare]
@@ -156,14 +166,15 @@ def test_call_shaped_text_is_text_when_calls_are_off(format: Format) -> None:
         assert folded.calls == []
         if format.channels:  # the frame of the message is still a frame
             assert "save_note" in folded.content
-            assert '{"title": "one"}' in folded.content
+            assert '"title"' in folded.content
+            assert "one" in folded.content
         else:
             assert folded.content == text
 
 
 @each(MARKED)
 def test_text_after_a_call_is_content(format: Format) -> None:
-    after = format.content_open + "Done." if format.channels else " Done."
+    after = next_message(format, format.content_open) + format.content_open + "Done." if format.channels else " Done."
     folded = read(format, written(format, ONE, content="Before").removesuffix(format.end) + after)
     assert folded.plain_calls == [("save_note", {"title": "one"})]
     assert folded.content == "Before" + ("Done." if format.channels else " Done.")
@@ -375,7 +386,7 @@ def test_reasoning_without_an_end_stays_reasoning(format: Format, reason: str) -
 def test_a_call_ends_reasoning(format: Format) -> None:
     """A call that starts within the thought was lost in it."""
     calls = section(format, ONE, after_text=True)
-    folded = read(format, "need file" + calls, start=ReplyStart.REASONING)
+    folded = read(format, "need file" + next_message(format, calls) + calls, start=ReplyStart.REASONING)
     assert folded.reasoning == "need file"
     assert folded.plain_calls == [("save_note", {"title": "one"})]
     assert folded.content == ""

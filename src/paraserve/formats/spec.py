@@ -160,14 +160,17 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """Replies made of messages with a header: ``opens`` … ``message`` body ``closes``.
+    """Replies made of messages with a header: ``opens`` … ``messages`` body ``closes``.
 
     What a message is, its header says: ``call`` (a regular expression with a group ``name``) makes it a tool call,
-    ``reasoning`` makes it reasoning, anything else is content.
+    ``reasoning`` makes it reasoning, anything else is content. Without ``call`` calls stand in the bodies: the first of
+    `Format.calls` is written, its message's header with it, and the others are read.
     """
 
     opens: tuple[str, ...]
-    message: str
+    """What is one of ``messages`` as well is a whole header."""
+    messages: tuple[str, ...]
+    """What ends a header, and is a part of it."""
     closes: tuple[str, ...]
     call: str
     reasoning: str
@@ -176,7 +179,7 @@ class Channels:
     glued: str = ""
     """What models write right behind a name, with nothing between."""
     continues: str = ""
-    """What the rest of a header begins with whose opener the prompt has written."""
+    """What the rest of a header begins with whose opener the prompt has written; all of it, with a field in it."""
 
 
 class Declaration(Protocol):
@@ -230,6 +233,11 @@ class Format:
     ids: IdStyle = "generic"
     stop_tokens: tuple[str, ...] = ()
     """End tokens of the family's tokenizers; a checkpoint's own files have the last word."""
+
+    @property
+    def read_calls(self) -> tuple[Calls, ...]:
+        """The spellings that a reader looks for."""
+        return self.calls[1:] if self.channels and not self.channels.call else self.calls
 
     @property
     def frame_markers(self) -> tuple[str, ...]:
@@ -395,7 +403,7 @@ def _literals(format: Format) -> Iterator[str]:
         templates += [*format.reasoning.opens, *format.reasoning.closes]
     if format.channels:
         channels = format.channels
-        templates += [*channels.opens, channels.message, *channels.closes, channels.preamble]
+        templates += [*channels.opens, *channels.messages, *channels.closes, channels.preamble]
     for calls in format.calls:
         templates += [calls.section_open, calls.open, calls.close, calls.section_close]
         match calls.arguments:

@@ -201,7 +201,7 @@ class _Plan:
     def openers(self) -> tuple[str, ...]:
         """What begins a call or a section of them, in every spelling that a reader understands and has a marker."""
         found = []
-        for calls in self.format.calls:
+        for calls in self.format.read_calls:
             for template in (calls.section_open, calls.open) if not calls.bare else ():
                 first = units(template)[:1]
                 found += [text for text in first if template.startswith(text) and any(map(str.isalpha, text))]
@@ -215,7 +215,7 @@ class _Plan:
             found += [*self.format.reasoning.opens, *self.format.reasoning.closes]
         if self.format.channels:
             channels = self.format.channels
-            found += [*channels.opens, channels.message, *channels.closes]
+            found += [*channels.opens, *channels.messages, *channels.closes]
         return tuple(dict.fromkeys(found))
 
     @property
@@ -231,7 +231,7 @@ class _Plan:
         found += [text for text in (*block.opens, *block.closes) if is_special(text)] if block else []
         if self.format.channels:
             channels = self.format.channels
-            found += [*channels.opens, channels.message, *channels.closes]
+            found += [*channels.opens, *channels.messages, *channels.closes]
         return tuple(dict.fromkeys(found))
 
     def head(self) -> Tree:

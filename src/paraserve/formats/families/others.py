@@ -1,7 +1,13 @@
-"""Families with a spelling of their own: Mistral, Llama's JSON, harmony (gpt-oss); and models without known calls."""
+"""Families with a spelling of their own: Mistral, Llama's JSON, and those that write typed messages (gpt-oss, Muse
+Glimmer, Inkling); and models without known calls.
+
+Sources: the chat templates; for Inkling vLLM's and SGLang's parsers of it and their tests.
+"""
+
+from dataclasses import replace
 
 from paraserve.formats.families.styles import PARAMETERS_FIRST, SPACED, json_list
-from paraserve.formats.spec import Calls, Channels, Format, JsonEnvelope, JsonObject, Keywords, Reasoning
+from paraserve.formats.spec import Calls, Channels, Format, JsonEnvelope, JsonObject, Keywords, Parameters, Reasoning
 
 # v1 to v3; the tokenizers of v3 show a space after the marker
 _MISTRAL_LIST = json_list("[TOOL_CALLS] ", envelope=JsonEnvelope(id_key="id"))
@@ -35,7 +41,7 @@ GPT_OSS = Format(
     calls=(Calls("<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>", JsonObject(), "<|call|>"),),
     channels=Channels(
         opens=("<|start|>", "<|channel|>"),
-        message="<|message|>",
+        messages=("<|message|>",),
         closes=("<|end|>", "<|return|>", "<|call|>"),
         call=r"\bto=(?!(?:assistant|user|all)\b)(?:functions\.)?(?P<name>[^\s<]+)",
         reasoning=r"<\|channel\|>\s*analysis\b",
@@ -46,6 +52,60 @@ GPT_OSS = Format(
     content_open="<|channel|>final<|message|>",
     content_close="<|end|><|start|>assistant",
     stop_tokens=("<|return|>", "<|call|>"),
+)
+_ATEM = Calls(
+    '<atem:function_calls>\n<atem:invoke name="{name}">\n',
+    Parameters('<atem:parameter name="{key}">', "</atem:parameter>\n"),
+    "</atem:invoke>\n</atem:function_calls>",
+)
+_NEXT = "<|eom|><|start|>assistant"
+MUSE_GLIMMER = Format(
+    "muse_glimmer",
+    reasoning=Reasoning(" to=self<|message|>", _NEXT),
+    calls=(
+        replace(_ATEM, open=f" to={{name}}<|message|>{_ATEM.open}", between=_NEXT),
+        _ATEM,
+        replace(_ATEM, open='<atem:invoke name="{name}">\n'),  # more of them in one block
+    ),
+    channels=Channels(
+        opens=("<|start|>",),
+        messages=("<|message|>",),
+        closes=("<|eom|>", "<|eot|>"),
+        call="",
+        reasoning=r"\bto=self\b",
+        preamble=" to=user<|message|>",
+        continues="to=",
+    ),
+    content_open=" to=user<|message|>",
+    content_close=_NEXT,
+    stop_tokens=("<|eot|>",),
+)
+
+_KINDS = ("<|content_text|>", "<|content_thinking|>", "<|content_invoke_tool_json|>", "<|content_invoke_tool_text|>")
+_TURN = "<|end_message|><|message_model|>"
+INKLING = Format(
+    "inkling",
+    reasoning=Reasoning("<|content_thinking|>", _TURN),
+    calls=(
+        Calls(
+            "{name}<|content_invoke_tool_json|>",
+            JsonEnvelope(arguments_keys=("args",)),
+            "<|end_message|>",
+            between="<|message_model|>",
+        ),
+    ),
+    channels=Channels(
+        opens=("<|message_model|>", *_KINDS),
+        messages=_KINDS,
+        closes=("<|end_message|>", "<|content_model_end_sampling|>"),
+        call=r"(?P<name>[^<>|]*)<\|content_invoke_tool_json\|>",
+        reasoning=r"<\|content_thinking\|>",
+        preamble="<|content_text|>",
+        continues="{name}",
+    ),
+    content_open="<|content_text|>",
+    content_close=_TURN,
+    stop_tokens=("<|content_model_end_sampling|>",),
 )
 KIMI_VL = Format("kimi_vl", reasoning=Reasoning("◁think▷", "◁/think▷"))  # Kimi-VL-Thinking
 THINK = Format("think", reasoning=SPACED)  # any model that marks its reasoning in the usual way

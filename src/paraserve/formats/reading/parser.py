@@ -221,6 +221,8 @@ class OutputParser(ReplyParser):
             probes = tuple((spelling, pattern) for pattern in spelling.followings)
         elif not self._free.said:
             probes = self._tables.unannounced[self._free.mode]
+        if self._free.fresh:
+            probes = (*probes, *self._tables.first)
         return self._attempt(probes, self._window.position)
 
     def _marker_here(self) -> bool | None:

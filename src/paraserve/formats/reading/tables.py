@@ -27,6 +27,7 @@ from paraserve.formats.reading.patterns import (
     layout,
     literal,
     one_of,
+    source_of,
 )
 from paraserve.formats.spec import (
     Calls,
@@ -138,7 +139,7 @@ class Headers:
         self.pattern = _header(channels, channels.opens)
         self.first = _header(channels, (channels.continues,)) if channels.continues else None
         """A header whose opener the prompt has written."""
-        self._call = re.compile(channels.call)
+        self._call = re.compile(channels.call or "(?!)")
         self._reasoning = re.compile(channels.reasoning)
         self._glued = channels.glued
 
@@ -165,7 +166,9 @@ class Tables:
     after_call: Mapping[tuple[int, bool], Marks]
     """Of content that follows a call: by its spelling, and whether the call broke into open reasoning."""
     unannounced: Mapping[Mode, Probes]
-    """What needs no marker where text has not begun: bare calls, and the header whose opener the prompt has written."""
+    """What needs no marker where text has not begun: bare calls."""
+    first: Probes
+    """What needs none at the very start: the header whose opener the prompt has written."""
     headers: Headers | None
 
 
@@ -175,10 +178,10 @@ def compile_format(format: Format, *, calls: bool) -> Tables:
     channels, block = format.channels, format.reasoning
     headers = Headers(channels) if channels else None
     spellings: tuple[Spelling, ...] = ()
-    if calls and channels:
+    if calls and channels and channels.call:
         spellings = (_channel_spelling(format.calls[0], channels),)
     elif calls:
-        spellings = tuple(_spelling(spelling, index, format) for index, spelling in enumerate(format.calls))
+        spellings = tuple(_spelling(spelling, index, format) for index, spelling in enumerate(format.read_calls))
     openers: dict[str, Probes] = {}
     before: dict[str, str] = {}
     for spelling in spellings:
@@ -204,7 +207,6 @@ def compile_format(format: Format, *, calls: bool) -> Tables:
         for spelling in spellings
         for broke_reasoning in (False, True)
     }
-    first = ((None, headers.first),) if headers and headers.first else ()
     return Tables(
         spellings,
         marks={
@@ -212,7 +214,8 @@ def compile_format(format: Format, *, calls: bool) -> Tables:
             for mode in Mode
         },
         after_call=after_call,
-        unannounced={Mode.HEAD: (*bare, *first), Mode.CONTENT: bare, Mode.REASONING: ()},
+        unannounced={Mode.HEAD: bare, Mode.CONTENT: bare, Mode.REASONING: ()},
+        first=((None, headers.first),) if headers and headers.first else (),
         headers=headers,
     )
 
@@ -224,6 +227,7 @@ def _meanings(
     if format.channels and headers:
         shared |= dict.fromkeys(format.channels.opens, ((None, headers.pattern),))
         shared |= dict.fromkeys(format.channels.closes, Turn(Mode.CONTENT))
+        shared |= openers
         return dict.fromkeys(Mode, shared)
     frames = [text for text in (format.content_open, format.content_close, format.end) if text]
     shared |= openers
@@ -253,18 +257,26 @@ def _meanings(
 
 def _header(channels: Channels, opens: Sequence[str]) -> Pattern:
     """From an opener to the message marker, whatever stands between."""
-    inner = f"(?:(?!{re.escape(channels.message)}).){{0,{_MAX_HEADER}}}"
+    inner = f"(?:(?!{one_of(map(re.escape, channels.messages))}).){{0,{_MAX_HEADER}}}"
+    known = [any(isinstance(piece, Field) for piece in pieces(text)) for text in opens]
 
     def source(atom: Atom) -> str:
-        begin = "|".join(literal(text, atom) for text in opens)
-        return f"(?P<header>(?:{begin}){inner}){literal(channels.message, atom)}"
+        begins = [
+            source_of(pieces(text), atom) + ("" if whole else inner) for text, whole in zip(opens, known, strict=True)
+        ]
+        ends = one_of(literal(text, atom) for text in channels.messages)
+        alone = [literal(text, atom) for text in channels.messages if text in opens]
+        return f"(?P<header>{one_of([*alone, one_of(begins) + ends])})"
 
     return compile_sources(source)
 
 
 def _channel_spelling(calls: Calls, channels: Channels) -> Spelling:
-    closers, enders = Markers(channels.closes), Markers((*channels.closes, *channels.opens))
-    return Spelling(calls, 0, (), (), closers, enders, (), channels.closes[-1], None, None, None)
+    envelope = isinstance(calls.arguments, JsonEnvelope)
+    closers = Markers((*channels.closes, "}") if envelope else channels.closes)
+    enders = Markers((*channels.closes, *channels.opens))
+    entry = compile_pattern(_ENVELOPE_ENTRY) if envelope else None
+    return Spelling(calls, 0, (), (), closers, enders, (), channels.closes[-1], None, entry, None)
 
 
 def _spelling(calls: Calls, index: int, format: Format) -> Spelling:
@@ -352,7 +364,9 @@ def _markup(calls: Calls, format: Format) -> ParameterMarkup | Pattern | None:
         case Elements(tag=tag):
             return compile_pattern((Text(f"{tag}<"), Field("key"), Text(">")))
         case Parameters() as parameters:
-            alike = [other for other in format.calls if isinstance(other.arguments, Parameters) and not other.glued]
+            alike = [
+                other for other in format.read_calls if isinstance(other.arguments, Parameters) and not other.glued
+            ]
             forgotten = (*units(calls.section_open)[:1], *units(calls.open)[:1])  # the closing markup
             quoting = dict.fromkeys(
                 text for other in alike for text in (*units(other.section_open)[:1], *units(other.open)[:1])
@@ -363,11 +377,12 @@ def _markup(calls: Calls, format: Format) -> ParameterMarkup | Pattern | None:
                 for entry in _entries(other)
                 for begin in _ahead(other, format.may_lack)
             ]
+            messages = [(Text(text),) for text in (format.channels.closes if format.channels else ())]
             return compile_parameters(
                 parameters,
                 closing=(*units(calls.close), *units(calls.section_close), *units(format.end)),
                 enders=tuple(dict.fromkeys((*_closing(calls), *forgotten))),
-                headers=headers,
+                headers=[*headers, *messages],
                 quoting=_indivisible(tuple(quoting)),
                 before_closing=calls.close[: len(calls.close) - len(calls.close.lstrip())],
                 may_lack=format.may_lack,
