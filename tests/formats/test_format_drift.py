@@ -18,9 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paraserve.formats.families import FORMATS
+from paraserve.formats.reading.literals import encode_string
 from paraserve.formats.registry import get_format
 from paraserve.formats.spec import Format, Parameters, fill, is_special, marks
-from paraserve.formats.types import ReplyStart, ToolSpec
+from paraserve.formats.types import ReplyStart, TextEnd, ToolSpec
 from tests.formats.formats_kit import parse, parse_invariant, random_split
 from tests.formats.render import Call, render
 
@@ -96,6 +97,50 @@ def test_a_value_that_tells_of_calls_is_whole(format: Format) -> None:
         text = written(format, Call("run", {"cmd": told, "code": "x"}))
         folded = parse_invariant(format, text, tools=TOOLS, start=ReplyStart.CONTENT)
         assert folded.plain_calls == [("run", {"cmd": told, "code": "x"})]
+
+
+PAIRS = [format for format in TAGGED if "arg_key" in format.calls[0].arguments.open]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("format", PAIRS, ids=lambda format: format.name)
+def test_an_opener_of_a_call_in_a_value_is_seen_whatever_else_may_begin_there(format: Format) -> None:
+    """A key may stand behind it as well, which more text decides: the value goes on where none does."""
+    text = written(format, Call("run", {"cmd": "u"}))
+    close, left = closing(format)
+    opener = marks(format.calls[0].open)[0]
+    key = fill(format.calls[0].arguments.open, key="timeout")  # type: ignore[union-attr]
+    _, _, behind = key.partition("timeout")
+    for told, calls in (
+        (f"u{opener}{behind}", [("run", {"cmd": f"u{opener}{behind}"})]),
+        (f"u{left}{opener}timeout{behind}5", [("run", {"cmd": "u", "timeout": 5})]),
+    ):
+        reply = text.replace(f"u{close}", f"{told}{close}", 1)
+        assert parse_invariant(format, reply, tools=TOOLS, start=ReplyStart.CONTENT).plain_calls == calls
+
+
+@pytest.mark.parametrize("name", ["glm45", "glm47", "longcat2", "qwen3_coder", "deepseek_v4", "minimax_m2"])
+def test_text_behind_a_closing_tag_at_the_end_is_not_lost(name: str) -> None:
+    """Only half a tag is hidden there, and whole ones behind which nothing stands."""
+    format = get_format(name)
+    text, _, _ = written(format, Call("run", {"cmd": "pwd"})).partition("pwd")
+    reasons: tuple[TextEnd, ...] = ("stop", "length")
+    for reason in reasons:
+        for tag in (closing(format)[0], "</e>"):
+            for chunks in ([f"{text}pwd{tag}words"], list(f"{text}pwd{tag}words")):
+                folded, parser = parse(format, chunks, reason, tools=TOOLS, start=ReplyStart.CONTENT)
+                assert folded.calls[0].arguments == '{"cmd": ' + encode_string(f"pwd{tag}words")[:-1]
+                assert folded.content == ""
+                assert (parser.broken_calls, parser.open_call) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["minimax_m1", "hunyuan_a13b", "ernie45"])
+def test_a_marker_of_the_reply_is_no_stray_closing_tag_of_a_call(name: str) -> None:
+    format = get_format(name)
+    tag = format.content_close.strip() or (format.reasoning.close if format.reasoning else "")
+    text = written(format, Call("nobody", {})).rstrip()
+    cut = text.rindex("</")
+    for start in (ReplyStart.REASONING, ReplyStart.CONTENT):
+        parse_invariant(format, f"{text[:cut]}{tag}{text[cut:]}", tools=TOOLS, start=start)
 
 
 # Whitespace in every joint

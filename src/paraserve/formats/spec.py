@@ -390,6 +390,11 @@ def units(template: str) -> tuple[str, ...]:
     return tuple(unit for text in texts for unit in _UNITS.findall(text))
 
 
+def is_markup(text: str) -> bool:
+    """Whether a text is nothing but tags, the last of which may not be whole."""
+    return not any(unit[0] != "<" and unit.strip() for unit in _UNITS.findall(text))
+
+
 def fill(template: str, **fields: str) -> str:
     """A template with its fields filled in."""
     return "".join(p.text if not isinstance(p, Field) else fields[p.name] for p in pieces(template))

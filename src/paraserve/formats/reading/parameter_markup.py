@@ -38,8 +38,9 @@ class ParameterMarkup:
     lead: str
     close: str
     end: Pattern
-    """Where a value may end. What must be declared for it to be one stands in groups, ``key…`` and ``name…``. ``quote``
-    is the opener of a call that the value tells of."""
+    """Where a value may end. What must be declared for it to be one stands in groups, ``key…`` and ``name…``."""
+    quoting: Pattern
+    """The opener of a call that the value tells of."""
     closed: Pattern
     """The end as the family writes it."""
     remaining: re.Pattern[str]
@@ -115,17 +116,14 @@ def compile_parameters(
         also = [source_of(opener, atom, f"key{i}") for i, opener in enumerate(openers[1:], len(openers))]
         names = [source_of(header, atom, f"name{i}") for i, header in enumerate(headers)]
         calls = f"{rest(atom)}{layout}{one_of(names)}" if names and closing else "(?!)"
-        return (
-            f"{closed(atom)}|{closer(atom)}(?={layout}{one_of(also)})"
-            f"|{unclosed(atom)}(?={one_of(keys)}|{calls})"
-            f"|(?P<quote>{one_of(literal(text, atom) for text in quoting)})"
-        )
+        return f"{closed(atom)}|{closer(atom)}(?={layout}{one_of(also)})|{unclosed(atom)}(?={one_of(keys)}|{calls})"
 
     return ParameterMarkup(
         opens=tuple(compile_pattern(opener) for opener in openers),
         lead=parameters.open[len(opens) :],
         close=close,
         end=compile_sources(end),
+        quoting=compile_sources(lambda atom: one_of(literal(text, atom) for text in quoting)),
         closed=compile_sources(closed),
         remaining=re.compile(unclosed(str) + rest(str) + layout) if closing else re.compile(r"(?!)"),
         closers=parameters.also_closes,

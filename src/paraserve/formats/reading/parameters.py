@@ -27,9 +27,9 @@ from paraserve.formats.reading.schema import (
     property_schema,
     typed,
 )
+from paraserve.formats.spec import is_markup
 
 Schema = Mapping[str, Any]
-
 
 _LOOK = 8
 _LONG_SPACE = 64
@@ -247,11 +247,7 @@ class ParametersReader(KeyedReader):
         self._take(text[position:stop])
         if match is None:
             return stop
-        if match["quote"]:
-            self._take(match["quote"])
-            self._quotes = True
-        else:
-            self._end_value()
+        self._end_value()
         return match.end()
 
     def _take(self, text: str) -> None:
@@ -261,24 +257,27 @@ class ParametersReader(KeyedReader):
 
     def _find_end(self, text: str, position: int) -> tuple[re.Match[str] | None, int]:
         """The end of the value and where it begins, or where the end of the text begins that may become it."""
-        at = position
-        while True:
-            match, stop = self._markup.end.find(text, at)
-            if match and match["quote"] and (begun := self._markup.end.part.search(text, at)) and begun.start() < stop:
-                return None, begun.start()
-            if match is None or self._fits(match, position):
-                return match, stop
-            if self._markup.closed.may_match(text, stop):
-                return None, stop
-            at = stop + 1
+        markup, at = self._markup, position
+        while not self._quotes:
+            begun = markup.end.part.search(text, at)
+            stop = begun.start() if begun else len(text)
+            quote, quoted = markup.quoting.find(text, at)
+            if quoted >= stop:
+                match = markup.end.match(text, stop)
+                if match is None or self._fits(match, position):
+                    return match, stop
+                if markup.closed.may_match(text, stop):
+                    return None, stop
+                at = stop + 1
+            if quoted <= stop:
+                if quote is None:
+                    return None, quoted
+                self._quotes, at = True, quote.end()
+        return markup.closed.find(text, at)
 
     def _fits(self, match: re.Match[str], begin: int) -> bool:
         found = {group: text.strip() for group, text in match.groupdict().items() if text is not None}
         if not found:
-            return True
-        if self._quotes:
-            return False
-        if "quote" in found:
             return True
         markup, taken = self._markup, match[0].strip()
         ((group, name),) = found.items()
@@ -299,12 +298,12 @@ class ParametersReader(KeyedReader):
         rest = text[stop:]
         if ended and not self._quotes and self._markup.remaining.fullmatch(rest):
             rest = self._markup.close
-        _, closing, rest = rest.partition(self._markup.close)
-        if not closing:
-            self._take(text if ended else text[:stop])  # a cut may fall into the closing markup
+        _, closing, behind = rest.partition(self._markup.close)
+        if not closing or not is_markup(behind):
+            self._take(text[:stop] if not ended and is_markup(rest) else text)  # a cut may fall into closing markup
             self._flush()
             return
         self._take(text[:stop])
         self._end_value()
-        if ended and not rest.strip():
+        if ended and not behind.strip():
             self._end_object()

@@ -306,18 +306,19 @@ def _spelling(calls: Calls, index: int, format: Format) -> Spelling:
         Markers(_indivisible((*closers, *units(calls.section_open)[:1], *units(calls.open)[:1])), lacks),
         tuple(text for text in dict.fromkeys(closers) if _is_strong(text)),
         (section or closing or ("",))[-1],
-        _stray(closers),
+        _stray(closers, format),
         compile_pattern(_ENVELOPE_ENTRY) if envelope else None,
         _markup(calls, format),
     )
 
 
-def _stray(closers: Sequence[str]) -> Pattern | None:
+def _stray(closers: Sequence[str], format: Format) -> Pattern | None:
     tags = [text for text in closers if text.startswith("</")]
+    known = (*tags, *format.frame_markers, *((format.reasoning.close,) if format.reasoning else ()))
 
     def source(atom: Atom) -> str:
         ahead = one_of(literal(text, atom) for text in tags)
-        return f"(?!{one_of(map(re.escape, tags))}){any_closer(atom)}(?={layout}{ahead})"
+        return f"(?!{one_of(map(re.escape, known))}){any_closer(atom)}(?={layout}{ahead})"
 
     return compile_sources(source) if tags else None
 
