@@ -16,6 +16,7 @@ from functools import cache
 from json.encoder import encode_basestring
 from typing import NamedTuple, Protocol
 
+from paraserve.formats.events import ToolCallDelta
 from paraserve.formats.reading.pythonic import begins_set, closes_string
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -33,6 +34,7 @@ _PYTHON_ESCAPE = re.compile(
 )
 _PYTHON_ESCAPE_PART = re.compile(r"\\(?:x[0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7}|[0-7]{1,2})?\Z")
 _PYTHON_SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\n": ""}
+needs_escapes = re.compile(r'["\\\x00-\x1f]').search
 _CLOSERS = {"{": "}", "[": "]", "(": ")", "t": ")", "s": "}"}
 
 
@@ -74,11 +76,19 @@ class Enders(Protocol):
 
 
 class PlainRun(NamedTuple):
-    """Inside a string that streams: text in which ``stop`` finds nothing only goes on in it, and comes out as ``spell``
-    has it, however it is cut. Where that is nothing, nothing has been taken."""
+    """Inside a string that streams: text in which ``stop`` finds nothing only goes on in it, and is the event that
+    ``delta`` of the call's index makes of it, however it is cut. Where that is None, nothing has been taken."""
 
     stop: Callable[[str], object | None]
-    spell: Callable[[str], str]
+    delta: Callable[[int], Callable[[str], ToolCallDelta | None]]
+
+
+def raw_delta(index: int) -> Callable[[str], ToolCallDelta]:
+    return lambda text: ToolCallDelta(index, text)
+
+
+def escaped_delta(index: int) -> Callable[[str], ToolCallDelta]:
+    return lambda text: ToolCallDelta(index, escape(text) if needs_escapes(text) else text)
 
 
 def encode_string(text: str) -> str:
@@ -153,7 +163,7 @@ class LiteralReader:
         """None outside of strings."""
         if not self._quote or self.broken:
             return None
-        return PlainRun(_stop(self._quote[0], self._dialect).search, str if self._raw else escape)
+        return PlainRun(_stop(self._quote[0], self._dialect).search, raw_delta if self._raw else escaped_delta)
 
     def finish(self, text: str = "", position: int = 0, *, ended: bool = False) -> None:
         """The reply was cut: give out what is held, as far as it is still a prefix of valid JSON."""

@@ -11,9 +11,20 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from json.encoder import encode_basestring
 from typing import Any
 
-from paraserve.formats.reading.literals import PlainRun, convert, cut_literal, encode_string, escape, space_end
+from paraserve.formats.events import ToolCallDelta
+from paraserve.formats.reading.literals import (
+    PlainRun,
+    convert,
+    cut_literal,
+    encode_string,
+    escape,
+    escaped_delta,
+    needs_escapes,
+    space_end,
+)
 from paraserve.formats.reading.parameter_markup import ParameterMarkup
 from paraserve.formats.reading.patterns import Markers, Pattern
 from paraserve.formats.reading.schema import (
@@ -204,26 +215,29 @@ class ParametersReader(KeyedReader):
         self._lead = ""
         self._empty = True
         self._quotes = False
-        self._breaks = ""
+        self._breaks = 0
         """Line breaks that were taken in a short way and belong to the value only if it goes on."""
-        self._run = PlainRun(markup.trigger.search, self._spell if markup.breaks else escape)
+        self._run = PlainRun(markup.trigger.search, self._delta if markup.breaks else escaped_delta)
 
     @property
     def run(self) -> PlainRun | None:
-        streams = self._in_value and not self._lead and self._held is None and self._head is None
+        streams = self._in_value and not self._empty and self._held is None and self._head is None
         return self._run if streams else None
 
-    def _spell(self, text: str) -> str:
-        """What of the text comes out now. Nothing has happened where that is nothing."""
-        self._empty = False
-        if text[-1] == "\n":
-            shown = text.rstrip("\n")
-            if shown:
-                shown, self._breaks = self._breaks + shown, text[len(shown) :]
-            return escape(shown)
-        if self._breaks:
-            text, self._breaks = self._breaks + text, ""
-        return escape(text)
+    def _delta(self, index: int) -> Callable[[str], ToolCallDelta | None]:
+        """Line breaks at the end of a text wait: they belong to the value only if it goes on."""
+
+        def delta(text: str) -> ToolCallDelta | None:
+            if needs_escapes(text):
+                shown = text.rstrip("\n")
+                if not shown:
+                    return None
+                text, self._breaks = "\\n" * self._breaks + encode_basestring(shown)[1:-1], len(text) - len(shown)
+            elif self._breaks:
+                text, self._breaks = "\\n" * self._breaks + text, 0
+            return ToolCallDelta(index, text)
+
+        return delta
 
     def _begin(self, expectation: Expected) -> None:
         super()._begin(expectation)
@@ -232,11 +246,10 @@ class ParametersReader(KeyedReader):
 
     def _value(self, text: str, position: int) -> int:
         if self._breaks:
-            kept, self._breaks = self._breaks, ""
-            joined = kept + text[position:]
-            end = self._value(joined, 0)
-            self._breaks = joined[end : len(kept)]
-            return position + max(0, end - len(kept))
+            kept, self._breaks = self._breaks, 0
+            end = self._value("\n" * kept + text[position:], 0)
+            self._breaks = max(0, kept - end)
+            return position + max(0, end - kept)
         if self._lead:
             if text.startswith(self._lead, position):
                 position += len(self._lead)
@@ -293,7 +306,7 @@ class ParametersReader(KeyedReader):
             if ended and not text[position:].strip():
                 self._end_object()
             return
-        text, self._breaks = self._breaks + text[position:], ""
+        text = "\n" * self._breaks + text[position:]
         _, stop = self._find_end(text, 0)
         rest = text[stop:]
         if ended and not self._quotes and self._markup.remaining.fullmatch(rest):

@@ -47,7 +47,7 @@ from enum import Enum, auto
 
 from msgspec.structs import replace
 
-from paraserve.formats.events import ContentDelta, FormatEvent, ReasoningDelta, ToolCallDelta, ToolCallStart
+from paraserve.formats.events import ContentDelta, FormatEvent, ReasoningDelta, ToolCallStart
 from paraserve.formats.reading.arguments import EnvelopeReader
 from paraserve.formats.reading.calls import OpenCall, Outcome
 from paraserve.formats.reading.freetext import FreeText
@@ -86,7 +86,7 @@ class OutputParser(ReplyParser):
         self._pending: Spelling | None = None
         self._cut_in_header = False
         # The short way: what finds a character that needs a look, and what makes an event of text without one
-        self._plain: Callable[[str], object | None] | None = None
+        self._look: Callable[[str], object | None] = len
         self._delta: Callable[[str], FormatEvent | None] = ContentDelta
 
         has_reasoning = format.reasoning is not None or format.channels is not None
@@ -107,10 +107,10 @@ class OutputParser(ReplyParser):
         return self._cut_in_header or (call is not None and call.outcome is Outcome.CALL and not call.ended)
 
     def plain(self, text: str) -> FormatEvent | None:
-        return self._delta(text) if self._plain is not None and text and not self._plain(text) else None
+        return self._delta(text) if text and not self._look(text) else None
 
     def feed(self, text: str) -> list[FormatEvent]:
-        if self._plain is not None and text and not self._plain(text) and (event := self._delta(text)) is not None:
+        if text and not self._look(text) and (event := self._delta(text)) is not None:
             return [event]  # as `plain` says, without a call
         self._window.text += text
         while _STEPS[self._place](self):
@@ -441,21 +441,18 @@ class OutputParser(ReplyParser):
         self._set_mode(Mode.CONTENT if self._free.mode is Mode.HEAD else self._free.mode)
 
     def _arm(self) -> None:
-        """Prepare the short way for text in which nothing can begin or end."""
-        self._plain = None
+        """Prepare the short way for text in which nothing can begin or end. Without one, all text needs a look."""
+        self._look = len
         if self._window.text or self._free.events:
             return
         if self._place is _Place.TEXT:
-            self._plain = self._marks.markers.trigger.search
+            self._look = self._marks.markers.trigger.search
             self._delta = ReasoningDelta if self._free.mode is Mode.REASONING else ContentDelta
         elif (call := self._call) is not None and call.outcome is Outcome.CALL and (run := call.reader.run) is not None:
-            index, spell = call.index, run.spell
-            self._plain = run.stop
-            self._delta = lambda text: ToolCallDelta(index, told) if (told := spell(text)) else None
+            self._look, self._delta = run.stop, run.delta(call.index)
             if record := self._window.record:
-                self._delta = lambda text: (
-                    record(text) or (ToolCallDelta(index, told) if (told := spell(text)) else None)
-                )
+                delta = self._delta
+                self._delta = lambda text: record(text) or delta(text)
 
     def _take_prefill(self, prefill: str) -> None:
         events = self.feed(prefill)

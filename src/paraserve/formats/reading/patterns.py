@@ -180,8 +180,12 @@ class Markers:
             return source_of((Text(text.removesuffix(may_lack)), Lacked(may_lack)) if lacking else (Text(text),), atom)
 
         def source(atom: Atom) -> str:
-            choices = ((before, "|".join(marker(text, atom) for text in group)) for before, group in groups.items())
-            return "|".join(f"{at_most(before, atom)}({choice})" for before, choice in choices) or "(?!)"
+            choices = (
+                f"{at_most(before, atom)}(?={any_of({text[0] for text in group}).pattern}|\\Z)"
+                f"({'|'.join(marker(text, atom) for text in group)})"
+                for before, group in groups.items()
+            )
+            return "|".join(choices) or "(?!)"
 
         self._pattern = compile_sources(source)
         self._texts = {"".join(text.removesuffix(may_lack).split()): text for text in separators}
