@@ -47,3 +47,11 @@ def test_every_example_is_listed_and_run_by_the_script() -> None:
     for suffix in (".py", ".mjs"):
         stems = {Path(file).stem for file in files if file.endswith(suffix)}
         assert stems in [set(group.split()) for group in re.findall(r"for example in (.*); do", script)]
+
+
+def test_every_agents_client_is_run_by_its_script() -> None:
+    script = (EXAMPLES.parent / "scripts" / "agents.sh").read_text()
+    run = [set(group.split()) for group in re.findall(r"AGENTS_CLIENTS:-(.*)}; do", script)]
+    for suffix in (".py", ".mjs"):
+        files = {path.stem for path in (EXAMPLES / "agents").iterdir() if path.suffix == suffix}
+        assert files - {"task", "scripted"} in run
