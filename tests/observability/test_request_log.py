@@ -113,7 +113,7 @@ async def test_probes_are_quiet_and_unknown_paths_are_named(log: Lines) -> None:
 
 async def test_every_line_that_a_request_causes_has_its_id(log: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
     served = deployment(engine())
-    monkeypatch.setattr(type(served.constraints), "build", lambda *_: 1 / 0)
+    monkeypatch.setattr(type(served.constraints), "asked", lambda *_: 1 / 0)
     async with client(served) as http:
         await http.post(CHAT, json={"messages": USER}, headers={"x-request-id": "abc"})
     ours = {line["logger"]: line["request_id"] for line in log() if "request_id" in line}

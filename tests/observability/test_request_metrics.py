@@ -265,7 +265,7 @@ async def test_tokens_of_a_reply_that_runs_are_counted_at_the_scrape_and_once(pa
 
 async def test_a_bug_counts_as_500_and_its_answer_has_the_request_id(monkeypatch: pytest.MonkeyPatch) -> None:
     served = deployment(engine())
-    monkeypatch.setattr(type(served.constraints), "build", lambda *_: 1 / 0)
+    monkeypatch.setattr(type(served.constraints), "asked", lambda *_: 1 / 0)
     async with client(served) as http:
         response = await http.post(CHAT, json={"messages": USER}, headers={"x-request-id": "abc"})
         seen = await scrape(http)

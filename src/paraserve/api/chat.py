@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Self
 
@@ -14,12 +12,13 @@ from paraserve.api.decoders.client_names import ClientNames
 from paraserve.api.encoders.chat import ChatFold, ChatStream
 from paraserve.api.encoders.shape import Fold, ReplyShape, StreamEncoder
 from paraserve.api.turn import Turn
-from paraserve.engines.base import Constraint
+from paraserve.engines.base import Constraint, EngineError
 from paraserve.formats.output import parser_for
 from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.generation.choice import TextParser
 from paraserve.generation.thinking_budget import ThinkingBudget
 from paraserve.prompt.chat import PreparedPrompt
+from paraserve.prompt.errors import PromptError
 from paraserve.protocol.chat import ChatCompletionRequest, decode_chat
 from paraserve.protocol.error_codes import ErrorCode
 from paraserve.protocol.errors import RequestError, field_error
@@ -38,7 +37,7 @@ class ChatTurn(Turn[ChatCompletionRequest]):
         self, http: Request, sent: ChatCompletionRequest, body: bytes = b"", *, generates: bool = True
     ) -> None:
         super().__init__(http, sent, body, generates=generates)
-        with self.attributed():
+        with self:
             self._keep_allowed_tools()
             functions = declared_functions(self.request.tools, self.request.messages)
             self.choice = tool_choice_in_force(self.request.tool_choice, functions)
@@ -48,11 +47,12 @@ class ChatTurn(Turn[ChatCompletionRequest]):
             self.tools = [ToolSpec(f.name, f.parameters or {}, always or (asked and bool(f.strict))) for f in functions]
         self.parallel_calls = self.request.parallel_tool_calls is not False and not self.names_a_function
 
-    @contextmanager
-    def attributed(self) -> Iterator[None]:
+    def told(self, error: RequestError | EngineError | PromptError) -> RequestError:
         """With fields named as the client wrote them."""
-        with nullcontext() if self.names is None else self.names.told(), super().attributed():
-            yield
+        failure = super().told(error)
+        if self.names is not None:
+            self.names.put_into(failure)
+        return failure
 
     def _keep_allowed_tools(self) -> None:
         tools, choice = narrowed(self.request.tools, self.request.tool_choice)

@@ -58,6 +58,6 @@ async def count_tokens(request: Request) -> Response:
     turn = await prepared(
         request, len(body), lambda: MessagesTurn(request, decode_count_tokens(body), body, generates=False)
     )
-    with turn.attributed():
+    with turn:
         prompt = await turn.prompt()
     return json_response(InputTokens(len(prompt.token_ids)), headers=turn.headers)

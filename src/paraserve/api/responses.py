@@ -90,7 +90,7 @@ class ResponsesTurn(ChatTurn):
             raise field_error("stream", "not for a response in the background", ErrorCode.UNSUPPORTED_PARAMETER)
         kept = await kept_for(http, sent, len(body))
         turn = await prepared(http, len(body) + kept.size, partial(cls, http, sent, kept, body))
-        with turn.attributed():
+        with turn:
             return await turn.reply()
 
     # What custom tools want.
@@ -292,6 +292,6 @@ async def input_tokens(request: Request) -> Response:
     kept = await kept_for(request, sent, len(body))
     begin = partial(ResponsesTurn, request, sent, kept, body, generates=False)
     turn = await prepared(request, len(body) + kept.size, begin)
-    with turn.attributed():
+    with turn:
         prompt = await turn.prompt()
     return json_response(ResponseInputTokens(len(prompt.token_ids)), headers=turn.headers)

@@ -34,7 +34,7 @@ async def tokenize(request: Request) -> Response:
     asked = await prepared(request, len(body), partial(decode_tokenize, body))
     if asked.prompt is None:
         turn = await prepared(request, len(body), lambda: ChatTurn(request, asked, body, generates=False))
-        with turn.attributed():
+        with turn:
             prompt = await turn.prompt()
         return await turn.prepared(lambda: _tokens(request, asked, prompt.token_ids, prompt.text))
     return await prepared(request, len(body), partial(_tokenize_text, request, asked, asked.prompt))
@@ -86,7 +86,7 @@ async def render_chat(request: Request) -> Response:
     """The prompt of a chat request, as it would be sent to the engine, and what was adapted on the way."""
     body = await read_body(request)
     turn = await prepared(request, len(body), lambda: ChatTurn(request, decode_chat(body), body, generates=False))
-    with turn.attributed():
+    with turn:
         prompt = await turn.prompt()
     return await turn.prepared(lambda: _rendered(turn, prompt))
 

@@ -3,7 +3,7 @@
 An endpoint is a small `Turn`: how a body is read, what its prompts are, how its reply is written. Another API's
 endpoint decodes into the request of one that is there and writes the same events with an encoder of its own: there is
 one way to a prompt and one to an engine. Never knows a wire format or how text becomes events. Invariant: what
-policies' rules made of a request is noted here (`Turn.note_prompt`, `note_form`, `attributed`) and nowhere else.
+policies' rules made of a request is noted here (`Turn.note_prompt`, `note_form`, `told`) and nowhere else.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Generic, Self, TypeVar
@@ -143,7 +143,7 @@ class Turn(ABC, Generic[Asked]):
         body = await read_body(http)
         read = partial(cls.read, http, body)
         turn = read() if len(body) <= SMALL_BODY else await prepared(http, len(body), read)
-        with turn.attributed():
+        with turn:
             return await turn.reply()
 
     async def reply(self) -> ASGIApp:
@@ -368,22 +368,26 @@ class Turn(ABC, Generic[Asked]):
         if stream and (options is None or options.include_usage is None):
             self.ledger.used("stream_usage", "requested", self.rules.stream_usage)
 
-    @contextmanager
-    def attributed(self) -> Iterator[None]:
-        """A failure inside names the policies that had changed the request, as the reply would have. A prompt
+    def __enter__(self) -> Self:
+        """What fails inside is told as `told` says."""
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, RequestError | EngineError | PromptError):
+            raise self.told(error) from error
+
+    def told(self, error: RequestError | EngineError | PromptError) -> RequestError:
+        """A failure, with the policies that had changed the request, as the reply would have named them. A prompt
         that cannot fit, or that an engine counts longer than we did, is told like our own count."""
-        try:
-            yield
-        except (RequestError, EngineError, PromptError) as error:
-            failure = as_request_error(error)
-            if isinstance(error, EngineError) and self.request.stream:  # only the preflight brings it here
-                self.ledger.used("preflight", False, self.rules.preflight)
-            if failure.code == ErrorCode.CONTEXT_LENGTH_EXCEEDED:
-                if not isinstance(error, RequestError):
-                    failure.status = self.rules.overflow_status
-                self.ledger.used("overflow_status", 400, failure.status)
-            failure.headers.update(self.ledger.headers)
-            raise failure from error
+        failure = as_request_error(error)
+        if isinstance(error, EngineError) and self.request.stream:  # only the preflight brings it here
+            self.ledger.used("preflight", False, self.rules.preflight)
+        if failure.code == ErrorCode.CONTEXT_LENGTH_EXCEEDED:
+            if not isinstance(error, RequestError):
+                failure.status = self.rules.overflow_status
+            self.ledger.used("overflow_status", 400, failure.status)
+        failure.headers.update(self.ledger.headers)
+        return failure
 
     # What is checked and handed on as it is.
 

@@ -142,22 +142,24 @@ class RequestRecord:
     @property
     def queue_seconds(self) -> float | None:
         """From the prepared request to the engine."""
-        asked = min((timings.asked for timings in self.all_timings if timings.asked is not None), default=None)
+        asked = self._earliest("asked")
         return None if asked is None or self.ready is None else asked - self.ready
 
     @property
     def first_token_seconds(self) -> float | None:
         """Until the first token of any choice."""
-        first = min((timings.first for timings in self.all_timings if timings.first is not None), default=None)
+        first = self._earliest("first")
         return None if first is None else first - self.began
 
     @property
     def engine_seconds(self) -> float | None:
         """From asking the engine to the end of the last generation."""
-        spans = [(timings.asked, timings.ended) for timings in self.all_timings]
-        if not spans:
-            return None
-        return max(ended or perf_counter() for _, ended in spans) - min(asked for asked, _ in spans if asked)
+        asked = self._earliest("asked")
+        return None if asked is None else max([each.ended or perf_counter() for each in self.all_timings]) - asked
+
+    def _earliest(self, moment: Literal["asked", "first"]) -> float | None:
+        """Of all generations."""
+        return min([time for run in self.runs if (time := getattr(run.timings, moment)) is not None], default=None)
 
     def usage(self) -> Usage:
         """Tokens so far. A prompt counts from the first token on: before that nobody knows that it was read."""

@@ -28,6 +28,9 @@ class ClientNames:
         try:
             yield
         except RequestError as error:
-            error.message = self.named.sub(self.own, error.message)
-            error.param = error.param and self.named.sub(self.own, error.param)
+            self.put_into(error)
             raise
+
+    def put_into(self, error: RequestError) -> None:
+        error.message = self.named.sub(self.own, error.message)
+        error.param = error.param and self.named.sub(self.own, error.param)
