@@ -48,9 +48,10 @@ async def read_body(request: Request) -> bytes:
             compressed), or for more in it than any context has room for; 415 for an encoding that is not known; 400
             for a body that is broken, or not whole; 408 for one that takes too long; 503 where there is no room.
     """
-    headers, limit = request.headers, deployment_of(request).settings.max_body_size
-    unpack = inflater(headers.get("content-encoding", "identity").strip().lower())
-    declared = headers.get("content-length", "0")
+    headers = dict(reversed(request.scope["headers"]))  # the first of several wins
+    limit = deployment_of(request).settings.max_body_size
+    unpack = inflater(headers.get(b"content-encoding", b"identity").decode("latin-1").strip().lower())
+    declared = headers.get(b"content-length", b"0")
     if declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
     held = _Held(request, limit)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from paraserve.api.observed import REQUEST_ID_HEADER, record_of
@@ -28,7 +27,7 @@ _any_value = msgspec.json.Decoder(Any)
 
 _ROUTING_FIELDS = ("data_parallel_rank", "bootstrap_host", "bootstrap_port", "bootstrap_room")
 _RANK_HEADER = "x-data-parallel-rank"
-_ROUTING_HEADERS = (_RANK_HEADER, "x-smg-routing-key")
+_ROUTING_HEADERS = frozenset({_RANK_HEADER.encode(), b"x-smg-routing-key"})
 """Fields and headers that say where a request should run."""
 
 
@@ -56,8 +55,8 @@ def routing_hints(fields: SamplingFields, scope: Scope, settings: ServerSettings
     Raises:
         RequestError: the caller is not one of those who may say it, or a rank is none.
     """
-    sent = Headers(scope=scope)
-    headers = {name: sent[name] for name in _ROUTING_HEADERS if name in sent}  # the first of several wins
+    sent = reversed(scope["headers"])  # the first of several wins
+    headers = {name.decode(): value.decode("latin-1") for name, value in sent if name in _ROUTING_HEADERS}
     named = [name for name in _ROUTING_FIELDS if getattr(fields, name) is not None]
     _check_trusted([*named, *headers], scope, settings)
     if not _is_rank(headers.get(_RANK_HEADER, "0")):

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -34,15 +33,15 @@ def traced(settings: ServerSettings) -> list[Middleware]:
 def trace_headers(scope: Scope) -> Mapping[str, str]:
     """What tells the engine which trace a request belongs to: of a span made here, else as the client said it."""
     headers: Mapping[str, str] | None = scope["state"].get(_STATE)
-    return client_context(Headers(scope=scope)) if headers is None else headers
+    return client_context(scope) if headers is None else headers
 
 
-def client_context(headers: Headers) -> Mapping[str, str]:
+def client_context(scope: Scope) -> Mapping[str, str]:
     """A client's trace as it came. What is no ``traceparent`` takes its ``tracestate`` with it (W3C Trace Context)."""
-    parents = headers.getlist("traceparent")
+    parents = [value.decode("latin-1") for name, value in scope["headers"] if name == b"traceparent"]
     if len(parents) != 1 or not _PARENT.fullmatch(parents[0]):
         return {}
-    state = ",".join(headers.getlist("tracestate"))
+    state = ",".join([value.decode("latin-1") for name, value in scope["headers"] if name == b"tracestate"])
     return {"traceparent": parents[0], **({"tracestate": state} if state else {})}
 
 
@@ -55,7 +54,7 @@ class Traced:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         record = record_of(scope)
-        trace = self._tracing.begin(record, client_context(Headers(scope=scope)))
+        trace = self._tracing.begin(record, client_context(scope))
         scope["state"][_STATE] = trace.headers
         try:
             await self._app(scope, receive, send)
