@@ -11,6 +11,7 @@ from paraserve.formats.families import FORMATS
 from paraserve.formats.registry import get_format
 from tests.api.wire import chunks, folded, post, unfolded
 from tests.formats.render import Call, render_calls
+from tests.observability.scrape import scrape
 from tests.toy import END, TEMPLATE, TOKENIZER, client, deployment, engine, reply
 
 SHELVES = {"type": "function", "function": {"name": "list_shelves", "parameters": {"type": "object", "properties": {}}}}
@@ -60,6 +61,48 @@ async def test_the_first_delta_of_a_call_has_its_id_and_name_and_no_later_one_ha
     assert first == {"index": 0, "type": "function", "function": {"name": "list_shelves", "arguments": ""}}
     assert later
     assert all(call.keys() == {"index", "function"} and call["function"].keys() == {"arguments"} for call in later)
+
+
+WHOLE = call_of("hermes")
+BROKEN = WHOLE.replace("{}", '{"a": no}')
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "calls", "only_streamed", "content", "broken"),
+    [
+        (BROKEN, "stop", ['{"a": '], [], "no}}", 1),
+        (f"{BROKEN}\n{WHOLE}", "tool_calls", ["{}"], ['{"a": '], "no}}", 1),
+        (f"{WHOLE}\n{BROKEN}", "tool_calls", ["{}"], ['{"a": '], "no}}", 1),
+        (BROKEN + BROKEN, "stop", ['{"a": ', '{"a": '], [], "no}}no}}", 2),
+        (WHOLE.replace("list_shelves", "burn"), "stop", [], [], WHOLE.replace("list_shelves", "burn"), 1),
+        ("<tool_call>", "stop", [], [], "<tool_call>", 0),
+    ],
+)
+async def test_whole_and_streamed_agree_on_a_broken_call(
+    text: str, finish: str, calls: list[str], only_streamed: list[str], content: str, broken: int
+) -> None:
+    """A stream cannot take back what it has shown of it; a whole response leaves it out beside complete ones."""
+    async with client(deployment(engine(reply(text)), reasoning_parser=None, tool_call_parser="hermes")) as http:
+        for stream in (False, True):
+            response = await post(http, tools=[SHELVES], stream=stream)
+            (choice,) = (folded(chunks(response.text)) if stream else unfolded(response.json())).values()
+            got = [call["arguments"] for call in choice["tool_calls"]]
+            assert sorted(got) == sorted(calls + only_streamed * stream)
+            assert (choice["content"].replace("\n", ""), choice["finish_reason"]) == (content.replace("\n", ""), finish)
+        seen = await scrape(http)
+    assert seen.value("broken_tool_calls_total", model="toy") == 2 * broken
+    assert seen.value("tool_calls_total", model="toy") == 2 * (finish == "tool_calls")
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_special_tokens_that_close_nothing_are_counted_and_not_shown(stream: bool) -> None:
+    text = "Hi<|tool_call_end|> there<|tool_calls_section_end|>"
+    async with client(deployment(engine(reply(text)), reasoning_parser=None, tool_call_parser="kimi_k2")) as http:
+        response = await post(http, tools=[SHELVES], stream=stream)
+        seen = await scrape(http)
+    (choice,) = (folded(chunks(response.text)) if stream else unfolded(response.json())).values()
+    assert (choice["content"], choice["tool_calls"], choice["finish_reason"]) == ("Hi there", [], "stop")
+    assert seen.value("stray_markers_total", model="toy") == 2
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

@@ -30,6 +30,7 @@ class RawText:
         self.completed_calls = 0
         self.open_call = False
         self.broken_calls = 0
+        self.stray_markers = 0
 
     @property
     def in_reasoning(self) -> bool:
@@ -106,6 +107,11 @@ class Choice:
     def broken_calls(self) -> int:
         """What looked like a call and did not become one."""
         return self._parser.broken_calls
+
+    @property
+    def stray_markers(self) -> int:
+        """Special tokens of the format that opened or closed nothing, which nobody was shown."""
+        return self._parser.stray_markers
 
     @property
     def only_reasoned(self) -> bool:

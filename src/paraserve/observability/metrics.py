@@ -174,6 +174,11 @@ class Metrics:
             "What looked like a tool call and did not become one: cut, undeclared, or not to be read.",
             ["model"],
         )
+        self._strays = counter(
+            "stray_markers",
+            "Special tokens of the model's format that opened or closed nothing, and are not shown.",
+            ["model"],
+        )
         self._only_reasoned = counter(
             "thinking_only_replies", "Choices that ended with reasoning but neither content nor a tool call.", ["model"]
         )
@@ -187,7 +192,7 @@ class Metrics:
         for reason in get_args(FinishReason):
             self._finishes.begin(reason)
         for model in self._models:
-            for metric in (self._calls, self._broken_calls, self._only_reasoned):
+            for metric in (self._calls, self._broken_calls, self._strays, self._only_reasoned):
                 metric.begin(model)
             for endpoint in self._endpoints:
                 self._requests.begin(endpoint, model, "200", "false", NO_POLICY)
@@ -289,6 +294,8 @@ class Metrics:
                 self._calls.add((model,), choice.completed_calls)
             if choice.broken_calls:
                 self._broken_calls.add((model,), choice.broken_calls)
+            if choice.stray_markers:
+                self._strays.add((model,), choice.stray_markers)
             if choice.only_reasoned:
                 self._only_reasoned.add((model,))
 

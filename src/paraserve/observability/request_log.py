@@ -153,6 +153,7 @@ def _reply_fields(record: RequestRecord) -> Mapping[str, Any]:
         "cached_tokens": usage.cached_tokens,
         "tool_calls": sum(choice.completed_calls for choice in choices) or None,
         "broken_tool_calls": sum(choice.broken_calls for choice in choices) or None,
+        "stray_markers": sum(choice.stray_markers for choice in choices) or None,
         "preparation_seconds": _rounded(record.preparation_seconds),
         "queue_seconds": _rounded(record.queue_seconds),
         "first_token_seconds": _rounded(record.first_token_seconds),
