@@ -283,7 +283,8 @@ def compose(reasoning: Format, tools: Format) -> Format:
     if reasoning.declared or tools.declared:
         return _compose_declared(reasoning, tools)
     framed = [f.name for f in (reasoning, tools) if f.channels or f.frame_markers]
-    if framed and (reasoning.reasoning or reasoning.channels) and (tools.calls or tools.channels):
+    both = (reasoning.reasoning or reasoning.channels) and (tools.calls or tools.channels)
+    if len(framed) > 1 or (framed and both):
         raise ValueError(f"format {framed[0]!r} cannot be combined with another: it frames the whole reply")
     base = reasoning if reasoning.channels or reasoning.frame_markers else tools
     stops = tuple(dict.fromkeys((*tools.stop_tokens, *reasoning.stop_tokens)))
