@@ -263,6 +263,17 @@ def test_the_answers_own_opener_ends_reasoning(name: str, text: str, reasoning: 
     assert (folded.reasoning.strip(), folded.content) == (reasoning, content)
 
 
+@pytest.mark.parametrize(("length", "told"), [(400, 1), (600, 2)], ids=["short", "long"])
+def test_a_list_that_is_repeated_is_told_once_as_far_as_it_is_remembered(length: int, told: int) -> None:
+    """However it is cut; a longer one is not held back."""
+    calls = f"[run(cmd='{'x' * length}')]<|tool_call_end|>"
+    text = f"<|tool_call_start|>{calls}{calls}"
+    for size in (len(text), 1, 7, 64):
+        chunks = [text[at : at + size] for at in range(0, len(text), size)]
+        folded, _ = parse(get_format("lfm2"), chunks, tools=TOOLS, start=ReplyStart.CONTENT)
+        assert (folded.plain_calls, folded.content) == ([("run", {"cmd": "x" * length})] * told, "")
+
+
 @pytest.mark.parametrize("name", ["cohere_command3", "cohere_command4"])
 def test_citations_are_no_part_of_the_answer(name: str) -> None:
     format = get_format(name)

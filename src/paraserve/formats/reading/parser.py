@@ -207,8 +207,7 @@ class OutputParser(ReplyParser):
         self._free.skip_to(end)
         if hit and hit[1] == spelling.last_closer:
             if spelling.calls.repeats and self._follow.ended:
-                written = self._window.kept_to(hit[0]).strip().removeprefix(spelling.openings[0][0]).strip()
-                self._repeat = written if len(written) <= _MAX_REPEAT else ""
+                self._repeat = self._window.kept_to(hit[0]).strip().removeprefix(spelling.openings[0][0]).strip()
             self._follow = None
             self._close_pending()
         return True
@@ -450,9 +449,19 @@ class OutputParser(ReplyParser):
             self._delta = ReasoningDelta if self._free.mode is Mode.REASONING else ContentDelta
         elif (call := self._call) is not None and call.outcome is Outcome.CALL and (run := call.reader.run) is not None:
             self._look, self._delta = run.stop, run.delta(call.index)
-            if record := self._window.record:
-                delta = self._delta
-                self._delta = lambda text: record(text) or delta(text)
+            if self._window.kept is not None:
+                self._delta = self._keeping(self._delta)
+
+    def _keeping(self, delta: Callable[[str], FormatEvent | None]) -> Callable[[str], FormatEvent | None]:
+        """The short way where its text is kept, as long as it is."""
+
+        def kept(text: str) -> FormatEvent | None:
+            self._window.record(text)
+            if self._window.kept is None:
+                self._delta = delta
+            return delta(text)
+
+        return kept
 
     def _take_prefill(self, prefill: str) -> None:
         events = self.feed(prefill)
@@ -464,7 +473,6 @@ class OutputParser(ReplyParser):
         self._arm()
 
 
-_MAX_REPEAT = 4096
 _START = {
     ReplyStart.HEADER: Mode.HEAD,
     ReplyStart.REASONING: Mode.REASONING,

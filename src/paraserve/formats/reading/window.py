@@ -6,38 +6,41 @@ the prompt held it already (``known``: it is no news to the client).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+_MOST_KEPT = 512
 
 
 class Window:
-    __slots__ = ("_kept", "_kept_from", "known", "position", "text")
+    __slots__ = ("_kept_from", "kept", "known", "position", "text")
 
     def __init__(self) -> None:
         self.text = ""
         self.position = 0
         self.known = 0
         """Where in the text the prompt's part of it ends; not above zero when all of it is news."""
-        self._kept: list[str] | None = None
+        self.kept: str | None = None
+        """What was taken since `keep`, as long as that is not long; None where nothing is kept."""
         self._kept_from = 0
 
     def keep(self, length: int) -> None:
         """From so many characters before the position on, what is taken is kept."""
-        self._kept, self._kept_from = [], self.position - length
+        self.kept, self._kept_from = "", self.position - length
 
-    @property
-    def record(self) -> Callable[[str], None] | None:
-        """Keeps text that never comes here; None where nothing is kept."""
-        return None if self._kept is None else self._kept.append
+    def record(self, text: str) -> None:
+        """Keep text that never comes here."""
+        kept = (self.kept or "") + text
+        self.kept = kept if len(kept) <= _MOST_KEPT else None
 
     def kept_to(self, end: int) -> str:
-        """All that was kept, up to ``end``; it is kept no more."""
-        kept, self._kept = self._kept or [], None
-        return "".join(kept) + self.text[self._kept_from : end]
+        """All that was kept, up to ``end``, or nothing; it is kept no more."""
+        if self.kept is not None:
+            self.record(self.text[self._kept_from : end])
+        kept, self.kept = self.kept or "", None
+        return kept
 
     def trim(self) -> None:
         """Forget what is taken."""
-        if self._kept is not None:
-            self._kept.append(self.text[self._kept_from : self.position])
+        if self.kept is not None:
+            self.record(self.text[self._kept_from : self.position])
             self._kept_from = 0
         self.text = self.text[self.position :]
         self.known -= self.position
