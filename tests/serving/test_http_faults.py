@@ -403,3 +403,18 @@ async def test_a_page_of_an_allowed_origin_reads_the_answer_to_a_bug(monkeypatch
     assert granted.headers["access-control-allow-private-network"] == "true"
     assert (failed.status_code, failed.json()["error"]["code"]) == (500, "internal_error")
     assert failed.headers["access-control-allow-origin"] == page
+
+
+@pytest.mark.parametrize("length", [10, 100_000, 180_000])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_that_leaves_is_noticed_however_long_its_body_was(length: int, stream: bool) -> None:
+    """Reading stops while a body waits that is not taken yet, and must go on once it has been."""
+    scripted = engine(reply("Hello.", hang_after=0), context_length=2**20)
+    async with served(scripted) as base:
+        where = urlsplit(base)
+        _, writer = await asyncio.open_connection(where.hostname, where.port)
+        body = json.dumps({"messages": [{"role": "user", "content": "x" * length}], "stream": stream}).encode()
+        writer.write(b"POST %b HTTP/1.1\r\nHost: toy\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(body)) + body)
+        await until(lambda: scripted.running == 1)
+        writer.close()
+        await until(lambda: scripted.running == 0)

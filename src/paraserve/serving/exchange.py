@@ -44,7 +44,7 @@ class Wire(Protocol):
         ...
 
     def body_taken(self) -> None:
-        """The application has taken what there was of the request's body and waits for more."""
+        """The application has taken what there was of the request's body."""
         ...
 
     def completed(self, exchange: Exchange) -> None:
@@ -150,13 +150,12 @@ class Exchange:
             if not self._news.is_set():  # else the client did not wait for it
                 self._wire.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if not (self.client_left or self.complete):
-            if not self._news.is_set():
-                self._wire.body_taken()
             await self._news.wait()
             self._news.clear()
         if self.client_left or self.complete:
             return {"type": "http.disconnect"}
         body, self._body = self._body, bytearray()
+        self._wire.body_taken()  # also of the last part: a client that leaves is heard of only while it is read from
         return {"type": "http.request", "body": bytes(body), "more_body": not self.arrived}
 
     # The response
