@@ -14,6 +14,8 @@ import pytest
 
 from paraserve.api.endpoints import ENDPOINTS
 from paraserve.engines.base import EngineError
+from paraserve.prompt.errors import PromptError
+from paraserve.prompt.template import ChatTemplate
 from paraserve.tokenizers.base import CheckpointError
 from tests.api.wire import CHAT, COMPLETIONS, USER
 from tests.toy import client, deployment, engine, reply
@@ -237,6 +239,12 @@ async def test_an_engines_words_come_without_paths_and_addresses() -> None:
     assert response.json()["error"]["message"] == "The engine failed (500)."
 
 
+def grows(step: str, before: str = "", after: str = "", start: str = "'x'") -> str:
+    """A template whose value is twice as long after each of 99 steps."""
+    loop = "{% for i in range(99) %}{% set ns.x = " + step + " %}{% endfor %}"
+    return before + "{% set ns = namespace(x=" + start + ") %}" + loop + after
+
+
 ESCAPES = [
     "{% include '/etc/passwd' %}",
     "{% extends '/etc/passwd' %}",
@@ -292,13 +300,49 @@ async def test_a_template_reaches_neither_files_nor_the_program(escape: str) -> 
         "{% set n = 2 ** 5000000 %}{{ ([n] * 1000000) | sum }}",
         "{{ ([[1] * 1000] * 100000) | sum(start=[]) | length }}",
         "{% for a in range(10000) %}{% for b in range(10000) %}{% for c in range(10000) %}" + "{% endfor %}" * 3,
+        grows("ns.x ~ ns.x"),
+        grows("ns.x ~ ns.x", "{% autoescape true %}", "{% endautoescape %}"),
+        grows("ns.x + ns.x"),
+        grows("[ns.x, ns.x] | join"),
+        grows("(ns.x, ns.x) | join('-')"),
+        grows("''.join([ns.x, ns.x])"),
+        grows("ns.x.join(['a', 'b', 'c'])"),
+        grows("'%s%s' | format(ns.x, ns.x)"),
+        grows("'%s%s' % (ns.x, ns.x)"),
+        grows("'%(a)s%(a)s' % {'a': ns.x}"),
+        grows("'{0}{0}'.format(ns.x)"),
+        grows("ns.x.replace('x', 'xx')"),
+        grows("ns.x * 2"),
+        grows("[ns.x] * 2"),
+        grows("ns.x + ns.x", start="[1]"),
+        grows("f(ns.x)", "{% macro f(x) %}{{ x }}{{ x }}{% endmacro %}"),
+        "{% set ns = namespace(x='x') %}{% for i in range(99) %}{% set b %}{{ ns.x }}{{ ns.x }}{% endset %}"
+        "{% set ns.x = b %}{% endfor %}",
+        "{{ 'x' ~ ('y' * 9000000) ~ ('z' * 9000000) }}",
     ],
 )
 async def test_a_template_that_never_ends_or_grows_is_stopped(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it grows by: the last step is refused before it is made, so that it takes no memory."""
     monkeypatch.setattr("paraserve.prompt.template.MAX_RENDER_SECONDS", 1.0)
     async with client(deployment(engine(), template=template)) as http:
         response: httpx.Response = await http.post(f"{CHAT}/render", json={"messages": USER})
     assert response.status_code == 400
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% set ns = namespace(x=[]) %}{% for i in range(90) %}{% set ns.x = ns.x + ['x' * 9000000 ~ i] %}{% endfor %}",
+        "{% for a in range(400) %}{% for b in range(400) %}x{% endfor %}{% endfor %}",
+    ],
+)
+async def test_a_template_that_keeps_what_it_makes_is_stopped_by_the_processs_memory(
+    template: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = iter([2**30, 3 * 2**30])
+    monkeypatch.setattr("paraserve.prompt.template.resident", lambda: next(sizes))
+    with pytest.raises(PromptError, match="too much memory"):
+        ChatTemplate.compile(template).render({"messages": USER})
 
 
 @pytest.mark.parametrize(
@@ -309,6 +353,13 @@ async def test_a_template_that_never_ends_or_grows_is_stopped(template: str, mon
         ("{{ 121 | replace(1, 3) }}", "323"),
         ("{{ 'a-b-c'.replace('-', '') }}", "abc"),
         ("{{ [1, 2.5] | sum }}", "3.5"),
+        ("{{ 'a' ~ 1 ~ none ~ [2] }}", "a1None[2]"),
+        ("{{ 'a' + 'b' }}{{ 1 + 2 }}{{ [1] + [2] }}", "ab3[1, 2]"),
+        ("{% autoescape true %}{{ 'a' ~ '<' ~ ('<' | safe) }}{% endautoescape %}", "a&lt;&lt;"),
+        ("{{ [1, 'b'] | join('-') }}{{ [{'n': 1}, {'n': 2}] | join(',', attribute='n') }}", "1-b1,2"),
+        ("{{ '-'.join(messages | map(attribute='role')) }}", "user"),
+        ("{% set b %}x{{ 1 }}{% endset %}{{ b }}{% macro f() %}y{% endmacro %}{{ f() }}", "x1y"),
+        ("{{ '%s and %(a)s' % {'a': 1} if false else '%s|%s' | format('a', 2) }}", "a|2"),
         ("{{ [{'n': 1}, {'n': 2}] | sum(attribute='n', start=4) }}", "7"),
         ("{{ [{'n': 1}, {'n': 2}] | sum('n') }}", "3"),
         ("{{ [[1], [2, 3]] | sum(start=[]) }}", "[1, 2, 3]"),

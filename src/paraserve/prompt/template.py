@@ -5,9 +5,9 @@ exactly the text that `transformers` (5.24, ``utils/chat_template_utils.py``) gi
 render ends: it fails as a `PromptError` when it takes too long, writes too much, or reaches out of the sandbox.
 
 How a render is bounded: the compiler below adds one call to every loop body and macro body, which looks at the clock
-each 1,024th time; the output is counted as it is written; and the operators and calls that can make a huge value in
-one step are checked. What is left is a template that grows a string by concatenation inside few iterations: such a
-template is bounded by memory only.
+each 1,024th time and at the process's memory each 65,536th; the output is counted as it is written; and the operators,
+filters and calls that can make a huge value in one step, or let one grow step by step, are checked. What is left is a
+list that holds itself many times over by way of others, and is written out at once.
 """
 
 from __future__ import annotations
@@ -15,29 +15,47 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import jinja2
 from jinja2 import meta, nodes
-from jinja2.compiler import CodeGenerator, Frame, MacroRef
+from jinja2.compiler import CodeGenerator, Frame, MacroRef, optimizeconst
 from jinja2.ext import Extension, loopcontrols
-from jinja2.filters import FILTERS, make_attrgetter
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 from paraserve.prompt.errors import PromptError
+from paraserve.prompt.template_bounds import (
+    CHECKED_SIZE,
+    MAX_MEMORY_GROWTH,
+    MAX_VALUE_SIZE,
+    NOTICED_SIZE,
+    RenderLimitError,
+    bounded_filter,
+    bounded_join,
+    bounded_replace,
+    bounded_sum,
+    fitting,
+    format_size,
+    joined,
+    largest_number,
+    longest,
+    replaced_size,
+    resident,
+    result_size,
+)
 from paraserve.protocol.error_codes import ErrorCode
 from paraserve.tokenizers.base import CheckpointError, reading
 
+T = TypeVar("T")
+
 MAX_RENDER_SECONDS = 10.0
 MAX_OUTPUT_CHARS = 50_000_000
-MAX_VALUE_SIZE = 10_000_000
-"""The longest text or list, and the most bits of a number, that one operator or call of a template may make."""
 MAX_INDENT = 100
 MAX_ERROR_CHARS = 2_000
 
@@ -59,28 +77,70 @@ class TemplateRefusal(jinja2.TemplateError):
     """The template called ``raise_exception``: its words are for the client."""
 
 
-class RenderLimitError(jinja2.TemplateError):
-    """A render was stopped."""
-
-
 class _BoundedContext(Context):
-    """Counts the iterations of one render and stops it at the deadline."""
+    """Counts the iterations of one render, and what it makes of growing values; stops it at its bounds."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._ticks = 0
+        self._ticks = self._made = 0
+        self._began: int | None = None
+        """The process's memory when it was first looked at: before anything large is held."""
         self._deadline = time.monotonic() + MAX_RENDER_SECONDS
 
     def tick(self) -> None:
         self._ticks += 1
-        if not self._ticks & 1023 and time.monotonic() > self._deadline:
-            raise RenderLimitError("it ran too long")
+        if not self._ticks & 1023:
+            if time.monotonic() > self._deadline:
+                raise RenderLimitError("it ran too long")
+            if not self._ticks & 65_535:
+                self._check_memory()
+
+    def concat(self, join: Callable[[Iterable[Any]], str], parts: tuple[Any, ...]) -> str:
+        """What ``~`` makes."""
+        size = 0
+        for part in parts:
+            size += len(part) if isinstance(part, str) else 1
+        if size > MAX_VALUE_SIZE:
+            raise RenderLimitError("a text is too large")
+        return self.grown(join(parts))
+
+    def grown(self, value: T) -> T:
+        """What ``+`` makes."""
+        if isinstance(value, (str, list, tuple)) and len(value) > NOTICED_SIZE:
+            if len(value) > MAX_VALUE_SIZE:
+                raise RenderLimitError("a value is too large")
+            self._made += len(value)
+            if self._made > CHECKED_SIZE:
+                self._made = 0
+                self._check_memory()
+        return value
+
+    def _check_memory(self) -> None:
+        size = resident()
+        if self._began is None:
+            self._began = size
+        elif size > self._began + MAX_MEMORY_GROWTH:
+            raise RenderLimitError("it took too much memory")
 
 
 class _BoundedCodeGenerator(CodeGenerator):
     """Jinja's compiler, with a tick at the head of every loop body and macro body."""
 
     _TICK = nodes.Const("tick")
+
+    @optimizeconst
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
+        markup = "context.eval_ctx.autoescape" if frame.eval_ctx.volatile else str(frame.eval_ctx.autoescape)
+        self.write(f"context.concat(markup_join if {markup} else str_join, (")
+        for part in node.nodes:
+            self.visit(part, frame)
+            self.write(", ")
+        self.write("))")
+
+    def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
+        self.write("context.grown(")
+        super().visit_Add(node, frame)
+        self.write(")")
 
     def visit_For(self, node: nodes.For, frame: Frame) -> None:
         node.body = [nodes.ExprStmt(self._TICK), *node.body]
@@ -140,7 +200,6 @@ class _DictConstructor:
 
 
 _DICT_ATTRIBUTES = frozenset(dir(dict))
-_FORMAT_WIDTHS = re.compile(r"%(?:\(\w*\))?[-+ #0]*(\d+|\*)?(?:\.(\d+|\*))?")
 _HUGE_FORMAT = re.compile(r"\{[^{}]*\d{8}")
 _WIDTH_METHODS = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs", "to_bytes"})
 
@@ -151,15 +210,17 @@ class ChatTemplateEnvironment(ImmutableSandboxedEnvironment):
     code_generator_class = _BoundedCodeGenerator
     context_class = _BoundedContext
     intercepted_binops = frozenset({"*", "**", "%"})
+    concat = staticmethod(lambda parts: joined(list(parts)))  # what blocks and macros write
 
     def __init__(self) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols])
         self.filters["tojson"] = tojson
         for name in ("batch", "center", "indent", "slice"):
-            self.filters[name] = _bounded_filter(name, _largest_number)
-        self.filters["format"] = _bounded_filter("format", _format_size)
-        self.filters["replace"] = _bounded_replace
-        self.filters["sum"] = _bounded_sum
+            self.filters[name] = bounded_filter(name, largest_number)
+        self.filters["join"] = bounded_join
+        self.filters["format"] = bounded_filter("format", format_size)
+        self.filters["replace"] = bounded_replace
+        self.filters["sum"] = bounded_sum
         self.globals["raise_exception"] = raise_exception
         self.globals["strftime_now"] = strftime_now
         self.globals["dict"] = _DictConstructor()
@@ -176,7 +237,7 @@ class ChatTemplateEnvironment(ImmutableSandboxedEnvironment):
         return super().getattr(obj, attribute)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        if _result_size(operator, left, right) > MAX_VALUE_SIZE:
+        if result_size(operator, left, right) > MAX_VALUE_SIZE:
             raise RenderLimitError(f"an operand of {operator} is too large")
         return super().call_binop(context, operator, left, right)
 
@@ -189,81 +250,14 @@ class ChatTemplateEnvironment(ImmutableSandboxedEnvironment):
         text = getattr(getattr(__obj, "__wrapped__", None), "__self__", None)
         if isinstance(text, str) and _HUGE_FORMAT.search(text):
             raise RenderLimitError("a width is too large")
+        if isinstance(text, str) and text.count("{") * longest((*args, *kwargs.values())) > MAX_VALUE_SIZE:
+            raise RenderLimitError("a text is too large")
         owner = getattr(__obj, "__self__", None)
-        if isinstance(owner, str) and __obj.__name__ == "replace" and _replaced_size(owner, *args) > MAX_VALUE_SIZE:
+        if isinstance(owner, str) and __obj.__name__ == "join" and args:
+            args = (fitting(args[0], owner), *args[1:])
+        if isinstance(owner, str) and __obj.__name__ == "replace" and replaced_size(owner, *args) > MAX_VALUE_SIZE:
             raise RenderLimitError("a replacement is too large")
         return super().call(__context, __obj, *args, **kwargs)
-
-
-def _result_size(operator: str, left: Any, right: Any) -> float:
-    """How large ``left operator right`` will be: items of a sequence, or bits of a number."""
-    if operator == "*":
-        for sequence, times in ((left, right), (right, left)):
-            if isinstance(times, int) and isinstance(sequence, (str, bytes, list, tuple)):
-                return len(sequence) * max(times, 0)
-        if isinstance(left, int) and isinstance(right, int):
-            return left.bit_length() + right.bit_length()
-    if operator == "**" and isinstance(left, int) and isinstance(right, int):
-        return left.bit_length() * max(right, 0)
-    if operator == "%" and isinstance(left, str):
-        widths = [width for spec in _FORMAT_WIDTHS.findall(left) for width in spec if width]
-        given = right if isinstance(right, tuple) else (right,)
-        stars = [value for value in given if isinstance(value, int)] if "*" in widths else []
-        return max((float(width) for width in [*widths, *stars] if width != "*"), default=0.0)
-    return 0
-
-
-def _bounded_filter(name: str, size: Callable[..., float]) -> Callable[..., Any]:
-    """Jinja's own filter, refused where ``size`` of its arguments says that the result will be huge."""
-    original = FILTERS[name]
-
-    def bounded(*args: Any, **kwargs: Any) -> Any:
-        if size(*args, **kwargs) > MAX_VALUE_SIZE:
-            raise RenderLimitError(f"an argument of {name} is too large")
-        return original(*args, **kwargs)
-
-    return bounded
-
-
-def _largest_number(*args: Any, **kwargs: Any) -> float:
-    return max((value for value in (*args, *kwargs.values()) if isinstance(value, int)), default=0)
-
-
-def _replaced_size(value: Any, old: Any = "", new: Any = "", *_: Any, **__: Any) -> float:
-    """Of a text in which each ``old`` has become ``new``, at the most."""
-    text, old, new = str(value), str(old), str(new)
-    if len(text) + (len(text) // max(len(old), 1) + 1) * len(new) <= MAX_VALUE_SIZE:
-        return 0
-    return len(text) + text.count(old) * (len(new) - len(old))
-
-
-def _bounded_replace(value: Any, old: Any, new: Any, count: int | None = None) -> str:
-    """Jinja's own, without its escapes for HTML."""
-    if _replaced_size(value, old, new) > MAX_VALUE_SIZE:
-        raise RenderLimitError("a replacement is too large")
-    return str(value).replace(str(old), str(new), -1 if count is None else count)
-
-
-def _bounded_sum(environment: Any, iterable: Any, attribute: Any = None, start: Any = 0) -> Any:
-    """Jinja's own, of numbers that a processor adds at once, or of lists in less than the square of their lengths."""
-    items = list(iterable if attribute is None else map(make_attrgetter(environment, attribute), iterable))
-    if len(items) * sum(_addend(item) for item in (start, *items)) > MAX_VALUE_SIZE:
-        raise RenderLimitError("a sum is too large")
-    return sum(items, start)
-
-
-_bounded_sum.jinja_pass_arg = FILTERS["sum"].jinja_pass_arg  # type: ignore[attr-defined]
-
-
-def _addend(item: Any) -> int:
-    """What a step of a sum costs for one: items of a list; of a number, what is beyond a word of the processor."""
-    if isinstance(item, (list, tuple)):
-        return len(item)
-    return item.bit_length() // 1024 if isinstance(item, int) else 0
-
-
-def _format_size(value: Any, *args: Any, **kwargs: Any) -> float:
-    return _result_size("%", str(value), args or kwargs)
 
 
 _ENCODE_JSON = json.JSONEncoder(ensure_ascii=False).encode
