@@ -77,7 +77,7 @@ def test_a_stream_of_a_call_and_a_schema_are_parsed(client: openai.OpenAI) -> No
 
     parsed = client.responses.parse(**asked(text_format=City, max_output_tokens=64))
     assert isinstance(parsed.output_parsed, City)
-    forced = {"tool_choice": {"type": "function", "name": "get_weather"}, "parallel_tool_calls": False}
+    forced = {"tool_choice": {"type": "function", "name": "get_weather"}}
     with client.responses.stream(**asked(tools=[WEATHER], **forced)) as stream:
         done = [event for event in stream if event.type == "response.function_call_arguments.done"]
         final: Any = stream.get_final_response()
