@@ -4,9 +4,10 @@
     python benchmarks/soak.py --seconds 60
     python benchmarks/soak.py --workers 2
 
-A server and its clients in one process: replies of every kind, clients that leave, read slowly or send nonsense, and
-an engine that fails, dies in mid-stream, hangs and refuses. Afterwards every request must be in the metrics, and no
-task, connection or generation may be left; resident memory must not grow. Exits with 1 when one of these is not so.
+A server and its clients in one process: replies of every kind, clients that leave, read slowly, send nonsense or are
+hostile, and an engine that fails, dies in mid-stream, hangs and refuses. Afterwards every request must be in the
+metrics, and no task, connection or generation may be left; resident memory must not grow. Exits with 1 when one of
+these is not so.
 
 With workers the server is a real one beside the clients, and seen from outside: its open files are its connections, a
 place that was not given back shows when as many requests come as there are places, and of tasks and generations only
@@ -46,6 +47,8 @@ from paraserve.serving.connection_limits import ConnectionLimits
 from paraserve.serving.http_protocol import with_limits
 from paraserve.serving.progress import Progress
 from paraserve.settings import ServerSettings
+from tests.api.wire import CHAT
+from tests.hostile import KINDS, attack
 
 CALL = '<think>Let me see.</think><tool_call>\n{"name": "save_note", "arguments": {"body": "a note"}}\n</tool_call>'
 WORDS = "Many words that make a reply of some length. " * 20
@@ -65,6 +68,7 @@ PROBE = "are all places free"
 """A prompt whose reply is sure and takes a while."""
 RUNNING, QUEUED = 32, 16
 CLIENTS = 48
+HOSTILE = [kind for kind in KINDS if attack(kind, 0, 1_000).path == CHAT]
 PATIENCE = 3.0
 """Seconds after which a client gives a reply up: some never end."""
 SETTLE = 5.0
@@ -101,6 +105,7 @@ class Soak:
             *[self._leaves] * 3,
             self._reads_slowly,
             self._sends_nonsense,
+            self._is_hostile,
         ]
         while time.monotonic() < self.until:
             self.sent.outcomes[await chance.choice(ways)(chance)] += 1
@@ -136,6 +141,14 @@ class Soak:
         body = chance.choice((b"{", b"[" * 5000, b"\xff" * 100, b'{"messages": 3}', b"{}"))
         head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: soak\r\nContent-Length: %d\r\n\r\n" % len(body)
         return await self._by_hand(head + body, wait=0.05, read=4096, name="nonsense")
+
+    async def _is_hostile(self, chance: random.Random) -> str:
+        """Every kind of `tests/hostile.py` that asks for a chat."""
+        hostile = attack(chance.choice(HOSTILE), chance.randrange(1_000), chance.choice((1_000, 10_000, 60_000)))
+        body, headers = hostile.sent
+        named = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: soak\r\nContent-Length: {len(body)}\r\n{named}\r\n"
+        return await self._by_hand(head.encode("latin-1") + body, wait=0.05, read=4096, name="hostile")
 
     async def _by_hand(self, request: bytes, *, wait: float, read: int, name: str = "") -> str:
         reader, writer = await asyncio.open_connection(*self._address, limit=1024)

@@ -233,3 +233,13 @@ async def test_each_prompt_is_constrained_from_where_it_leaves_the_model() -> No
     assert not closed.covers_reasoning
     assert opened.covers_reasoning
     assert closed.value != opened.value
+
+
+@pytest.mark.parametrize("body", [{"prompt": "x" * 40_000, "n": 128}, {"prompt": ["x" * 40_000] * 128}])
+async def test_the_prompts_of_all_choices_together_are_bounded(body: dict[str, Any]) -> None:
+    async with client(deployment(engine(context_length=100_000))) as http:
+        refused = await http.post(COMPLETIONS, json=body | {"max_tokens": 1})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "n")
+        assert str(128 * 40_000) in refused.text
+        single = await http.post(COMPLETIONS, json={"prompt": "x" * 40_000, "max_tokens": 1})
+        assert single.status_code == 200

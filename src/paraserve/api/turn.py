@@ -33,7 +33,7 @@ from paraserve.formats.types import ToolSpec
 from paraserve.generation.choice import Choice, TextParser
 from paraserve.generation.constraint import AskedGrammar, Wanted
 from paraserve.generation.events import ReplyEvent
-from paraserve.generation.limits import check_min_tokens, output_limit
+from paraserve.generation.limits import check_min_tokens, check_prompts, output_limit
 from paraserve.generation.plan import closing_markers, engine_name, may_reason
 from paraserve.generation.run import EngineRun, run_reply
 from paraserve.generation.sampling import alternatives, resolve_sampling
@@ -236,6 +236,8 @@ class Turn(ABC, Generic[Asked]):
 
         A request's seed is moved by one for each further choice of a prompt, so that they differ and still repeat.
         """
+        if self.choices > 1:
+            check_prompts(sum(len(each[0].token_ids) for each in asked) * (self.request.n or 1))
         scope, settings = self.http.scope, self.deployment.settings
         logprobs = alternatives(self.request, self.deployment.engine.info)
         routing = routing_hints(self.request, scope, settings)

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from paraserve.protocol.errors import context_overflow, field_error, output_overflow
 
+MOST_PROMPT_TOKENS = 2**22
+"""Of the prompts of one request with several choices: each choice is a sequence of its own, which is checked, written
+and sent with its whole prompt."""
+
 
 def output_limit(
     *,
@@ -53,3 +57,9 @@ def check_min_tokens(min_tokens: int | None, limit: int) -> None:
     """A reply cannot be longer than its limit."""
     if min_tokens and min_tokens > limit:
         raise field_error("min_tokens", f"{min_tokens} is more than the reply's limit of {limit} tokens")
+
+
+def check_prompts(tokens: int) -> None:
+    """Args: tokens: of all prompts, each counted as often as it has choices. Raises `RequestError`."""
+    if tokens > MOST_PROMPT_TOKENS:
+        raise field_error("n", f"the choices' prompts have {tokens} tokens together; at most {MOST_PROMPT_TOKENS}")
