@@ -13,17 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from paraserve.formats.reading.schema import type_of
-from paraserve.formats.spec import (
-    Calls,
-    Elements,
-    Format,
-    JsonEnvelope,
-    JsonObject,
-    Keywords,
-    Parameters,
-    QuotedObject,
-    fill,
-)
+from paraserve.formats.spec import Calls, Elements, Format, JsonEnvelope, JsonObject, Keywords, Parameters, QuotedObject
+from paraserve.formats.templates import fill
 from paraserve.formats.types import ReplyStart
 
 

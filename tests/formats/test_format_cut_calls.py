@@ -9,7 +9,8 @@ import pytest
 
 from paraserve.formats.declared.response_template import read_response_template
 from paraserve.formats.families import FORMATS
-from paraserve.formats.spec import Elements, Format, JsonEnvelope, JsonObject, Parameters, Text, pieces
+from paraserve.formats.spec import Elements, Format, JsonEnvelope, JsonObject, Parameters
+from paraserve.formats.templates import Text, pieces
 from paraserve.formats.types import ReplyStart, TextEnd, ToolSpec
 from tests.formats.declared_templates import DECLARED
 from tests.formats.formats_kit import WITH_CALLS, each, parse

@@ -18,9 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paraserve.formats.families import FORMATS
-from paraserve.formats.reading.literals import encode_string
+from paraserve.formats.reading.strings import encode_string
 from paraserve.formats.registry import get_format
-from paraserve.formats.spec import Format, Parameters, fill, is_special, marks
+from paraserve.formats.spec import Format, Parameters
+from paraserve.formats.templates import fill, is_special, marks
 from paraserve.formats.types import ReplyStart, TextEnd, ToolSpec
 from tests.formats.formats_kit import parse, parse_invariant, random_split
 from tests.formats.render import Call, render

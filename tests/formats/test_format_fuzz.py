@@ -13,7 +13,8 @@ import re
 import pytest
 
 from paraserve.formats.families import FORMATS
-from paraserve.formats.spec import Format, JsonEnvelope, units
+from paraserve.formats.spec import Format, JsonEnvelope
+from paraserve.formats.templates import units
 from paraserve.formats.types import ReplyStart, TextEnd
 from tests.formats.formats_kit import TOOLS, Folded, parse, random_split
 from tests.formats.golden_replies import REPLIES

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from paraserve.formats.reading.tables import compile_format
-from paraserve.formats.spec import Elements, Format, Parameters, QuotedObject, is_special, pieces
+from paraserve.formats.spec import Elements, Format, Parameters, QuotedObject
+from paraserve.formats.templates import is_special, pieces
 from paraserve.formats.types import ReplyStart, ToolSpec
 from tests.formats.formats_kit import TOOLS, WITH_CALLS, each, parse, random_split
 from tests.formats.render import Call, render

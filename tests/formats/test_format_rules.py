@@ -15,16 +15,8 @@ from paraserve.formats.families import FORMATS
 from paraserve.formats.reading.parser import OutputParser
 from paraserve.formats.reading.tables import compile_format
 from paraserve.formats.registry import get_format
-from paraserve.formats.spec import (
-    Elements,
-    Format,
-    JsonEnvelope,
-    JsonObject,
-    Keywords,
-    Parameters,
-    QuotedObject,
-    is_special,
-)
+from paraserve.formats.spec import Elements, Format, JsonEnvelope, JsonObject, Keywords, Parameters, QuotedObject
+from paraserve.formats.templates import is_special
 from paraserve.formats.types import ReplyStart, ToolSpec
 from tests.formats.formats_kit import (
     LIST_SHELVES,

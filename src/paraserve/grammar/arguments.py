@@ -11,17 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from keyword import kwlist
 
-from paraserve.formats.spec import (
-    Calls,
-    Elements,
-    Field,
-    JsonEnvelope,
-    JsonObject,
-    Keywords,
-    Parameters,
-    QuotedObject,
-    pieces,
-)
+from paraserve.formats.spec import Calls, Elements, JsonEnvelope, JsonObject, Keywords, Parameters, QuotedObject
+from paraserve.formats.templates import Field, pieces
 from paraserve.grammar.nodes import AnyValue, Node, Object, OneOf, Ref
 from paraserve.grammar.parameters import ElementWriter, ParameterWriter, options_of, reading
 from paraserve.grammar.regex import DIGIT, WORD, Alt, Cat, Regex, Repeat, chars, other_than, without

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from paraserve.formats.spec import Calls, Format, fill, is_special, units
+from paraserve.formats.spec import Calls, Format
+from paraserve.formats.templates import fill, is_special, units
 from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.grammar import tree
 from paraserve.grammar.arguments import CallWriter

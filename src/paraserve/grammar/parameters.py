@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from paraserve.formats.spec import Elements, Field, Parameters, fill, pieces
+from paraserve.formats.spec import Elements, Parameters
+from paraserve.formats.templates import Field, fill, pieces
 from paraserve.grammar.nodes import (
     AnyValue,
     Array,

@@ -15,8 +15,9 @@ from typing import Any
 
 from paraserve.formats.declared.anchors import Anchor, AnchorSet, compile_row
 from paraserve.formats.declared.expressions import ANY, Char, Named, Node, Repeat, Row, UnsafePatternError, read_pattern
-from paraserve.formats.reading.literals import PYTHON, LiteralReader, convert, encode_string, space_end
+from paraserve.formats.reading.literals import PYTHON, LiteralReader, convert, space_end
 from paraserve.formats.reading.schema import expected, item_schema, json_value, literal, property_schema
+from paraserve.formats.reading.strings import encode_string
 
 
 class UnsupportedTemplateError(ValueError):

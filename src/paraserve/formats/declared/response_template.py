@@ -26,16 +26,8 @@ from paraserve.formats.declared.expressions import (
     read_pattern,
 )
 from paraserve.formats.declared.regions import Region, RegionKind, Regions
-from paraserve.formats.spec import (
-    Calls,
-    Field,
-    Format,
-    JsonEnvelope,
-    JsonObject,
-    Keywords,
-    Reasoning,
-    pieces,
-)
+from paraserve.formats.spec import Calls, Format, JsonEnvelope, JsonObject, Keywords, Reasoning
+from paraserve.formats.templates import Field, pieces
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 _KINDS = dict.fromkeys(_REASONING_FIELDS, RegionKind.REASONING) | {

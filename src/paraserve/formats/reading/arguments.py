@@ -12,8 +12,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from paraserve.formats.reading.literals import JSON, LiteralReader, PlainRun, convert, space_end
+from paraserve.formats.reading.literals import JSON, LiteralReader, convert, space_end
 from paraserve.formats.reading.patterns import Markers
+from paraserve.formats.reading.strings import PlainRun
 from paraserve.formats.spec import JsonEnvelope
 
 Schema = Mapping[str, Any]

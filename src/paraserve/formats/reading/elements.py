@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from paraserve.formats.reading.literals import encode_string, escape
 from paraserve.formats.reading.parameters import KeyedReader, Schema
 from paraserve.formats.reading.patterns import Markers, Pattern
 from paraserve.formats.reading.schema import Expected, expected, item_schema, json_value, property_schema
+from paraserve.formats.reading.strings import encode_string, escape
 
 
 class ElementsReader(KeyedReader):

@@ -10,14 +10,12 @@ only, and it reads each character once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from json.encoder import encode_basestring
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from paraserve.formats.events import ToolCallDelta
 from paraserve.formats.reading.pythonic import begins_set, closes_string
+from paraserve.formats.reading.strings import PlainRun, encode_string, escape, escaped_delta, raw_delta
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _SCALAR = re.compile(r"[^ \t\r\n,:\[\]{}()=\"'<]*")
@@ -34,7 +32,6 @@ _PYTHON_ESCAPE = re.compile(
 )
 _PYTHON_ESCAPE_PART = re.compile(r"\\(?:x[0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7}|[0-7]{1,2})?\Z")
 _PYTHON_SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\n": ""}
-needs_escapes = re.compile(r'["\\\x00-\x1f]').search
 _CLOSERS = {"{": "}", "[": "]", "(": ")", "t": ")", "s": "}"}
 
 
@@ -73,32 +70,6 @@ def bare_dialect(quote: str) -> Dialect:
 class Enders(Protocol):
     def at(self, text: str, position: int) -> object | None: ...
     def may_begin(self, text: str, position: int) -> bool: ...
-
-
-class PlainRun(NamedTuple):
-    """Inside a string that streams: text in which ``stop`` finds nothing only goes on in it, and is the event that
-    ``delta`` of the call's index makes of it, however it is cut. Where that is None, nothing has been taken."""
-
-    stop: Callable[[str], object | None]
-    delta: Callable[[int], Callable[[str], ToolCallDelta | None]]
-
-
-def raw_delta(index: int) -> Callable[[str], ToolCallDelta]:
-    return lambda text: ToolCallDelta(index, text)
-
-
-def escaped_delta(index: int) -> Callable[[str], ToolCallDelta]:
-    return lambda text: ToolCallDelta(index, escape(text) if needs_escapes(text) else text)
-
-
-def encode_string(text: str) -> str:
-    """A JSON string of the text, not escaped beyond need."""
-    return encode_basestring(text)
-
-
-def escape(text: str) -> str:
-    """What stands between the quotes of a JSON string; escaping the parts of a text is escaping the whole."""
-    return encode_basestring(text)[1:-1]
 
 
 _VALUE, _FIRST_VALUE, _KEY, _FIRST_KEY, _COLON, _NEXT = range(6)

@@ -26,7 +26,8 @@ from paraserve.formats.reading.patterns import (
     one_of,
     source_of,
 )
-from paraserve.formats.spec import Parameters, Piece, Text, pieces
+from paraserve.formats.spec import Parameters
+from paraserve.formats.templates import Piece, Text, pieces
 
 Sequences = Sequence[Sequence[Piece]]
 

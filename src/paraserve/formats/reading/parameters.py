@@ -15,16 +15,7 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from paraserve.formats.events import ToolCallDelta
-from paraserve.formats.reading.literals import (
-    PlainRun,
-    convert,
-    cut_literal,
-    encode_string,
-    escape,
-    escaped_delta,
-    needs_escapes,
-    space_end,
-)
+from paraserve.formats.reading.literals import convert, cut_literal, space_end
 from paraserve.formats.reading.parameter_markup import ParameterMarkup
 from paraserve.formats.reading.patterns import Markers, Pattern
 from paraserve.formats.reading.schema import (
@@ -38,7 +29,8 @@ from paraserve.formats.reading.schema import (
     property_schema,
     typed,
 )
-from paraserve.formats.spec import is_markup
+from paraserve.formats.reading.strings import PlainRun, encode_string, escape, escaped_delta, needs_escapes
+from paraserve.formats.templates import is_markup
 
 Schema = Mapping[str, Any]
 

@@ -54,7 +54,8 @@ from paraserve.formats.reading.freetext import FreeText
 from paraserve.formats.reading.literals import space_end
 from paraserve.formats.reading.reply_parser import ReplyParser
 from paraserve.formats.reading.tables import Marks, Mode, Probes, Spelling, Turn, compile_format
-from paraserve.formats.spec import JsonEnvelope, begins_specially
+from paraserve.formats.spec import JsonEnvelope
+from paraserve.formats.templates import begins_specially
 from paraserve.formats.types import ReplyStart, TextEnd
 
 
@@ -313,7 +314,7 @@ class OutputParser(ReplyParser):
         name = headers.called(match["header"], self._ledger.declares)
         if name is None:
             self._free.skip_to(match.end())
-            self._enter(headers.mode(match["header"]))
+            self._enter(Mode.REASONING if headers.reasons(match["header"]) else Mode.CONTENT)
         elif self._parse_calls:
             self._begin_call(self._tables.spellings[0], {"name": name}, match.end())
         else:

@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from paraserve.formats.spec import Field, Lacked, Piece, Space, Text, marks, pieces
+from paraserve.formats.templates import Field, Lacked, Piece, Space, Text, marks, pieces
 
 layout = "[ \\t\\r\\n]{0,64}"
 """Whitespace that means nothing."""

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from json import dumps
 from typing import Any, Literal
 
-from paraserve.formats.reading.literals import PYTHON, convert, encode_string
+from paraserve.formats.reading.literals import PYTHON, convert
+from paraserve.formats.reading.strings import encode_string
 
 _NULLS = ("null", "None")
 _BY_LOOK = re.compile(r"\s*(?:[\[{(\-+0-9.]|true|false|null|True|False|None)")

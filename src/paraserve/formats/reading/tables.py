@@ -14,6 +14,7 @@ from typing import Any
 
 from paraserve.formats.reading.arguments import ArgumentReader, EnvelopeReader, ObjectReader
 from paraserve.formats.reading.elements import ElementsReader
+from paraserve.formats.reading.headers import Headers
 from paraserve.formats.reading.literals import LOOSE_PYTHON, PYTHON, LiteralReader, bare_dialect
 from paraserve.formats.reading.parameter_markup import ParameterMarkup, compile_parameters
 from paraserve.formats.reading.parameters import ParametersReader
@@ -27,28 +28,20 @@ from paraserve.formats.reading.patterns import (
     layout,
     literal,
     one_of,
-    source_of,
 )
 from paraserve.formats.spec import (
     Calls,
     Channels,
     Elements,
-    Field,
     Format,
     JsonEnvelope,
     JsonObject,
     Keywords,
     Parameters,
-    Piece,
     QuotedObject,
-    Space,
-    Text,
-    is_special,
-    pieces,
-    units,
 )
+from paraserve.formats.templates import Field, Piece, Space, Text, is_special, pieces, units
 
-_MAX_HEADER = 1024
 _ENVELOPE_ENTRY = (
     *(Text(","), Space(""), Text('"'), Field("key"), Text('"'), Space(""), Text(":")),
     *(Space(""), Text('"'), Field("id"), Text('"')),
@@ -130,31 +123,6 @@ class Marks:
     ) -> None:
         self.meanings = meanings
         self.markers = Markers({text: separators.get(text, "") for text in meanings}, may_lack)
-
-
-class Headers:
-    """`Channels`, compiled."""
-
-    def __init__(self, channels: Channels) -> None:
-        self.pattern = _header(channels, channels.opens)
-        self.first = _header(channels, (channels.continues,)) if channels.continues else None
-        """A header whose opener the prompt has written."""
-        self._call = re.compile(channels.call or "(?!)")
-        self._reasoning = re.compile(channels.reasoning)
-        self._glued = channels.glued
-
-    def called(self, header: str, declared: Callable[[str], bool]) -> str | None:
-        """The name of the tool, where the message is a call."""
-        match = self._call.search(header)
-        if match is None:
-            return None
-        name: str = match["name"]
-        short = name.removesuffix(self._glued)
-        return short if not declared(name) and declared(short) else name
-
-    def mode(self, header: str) -> Mode:
-        """What the message is, where it is no call."""
-        return Mode.REASONING if self._reasoning.search(header) else Mode.CONTENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,22 +221,6 @@ def _meanings(
         | closing,
         Mode.CONTENT: dropped | content | late,
     }
-
-
-def _header(channels: Channels, opens: Sequence[str]) -> Pattern:
-    """From an opener to the message marker, whatever stands between."""
-    inner = f"(?:(?!{one_of(map(re.escape, channels.messages))}).){{0,{_MAX_HEADER}}}"
-    known = [any(isinstance(piece, Field) for piece in pieces(text)) for text in opens]
-
-    def source(atom: Atom) -> str:
-        begins = [
-            source_of(pieces(text), atom) + ("" if whole else inner) for text, whole in zip(opens, known, strict=True)
-        ]
-        ends = one_of(literal(text, atom) for text in channels.messages)
-        alone = [literal(text, atom) for text in channels.messages if text in opens]
-        return f"(?P<header>{one_of([*alone, one_of(begins) + ends])})"
-
-    return compile_sources(source)
 
 
 def _channel_spelling(calls: Calls, channels: Channels) -> Spelling:
