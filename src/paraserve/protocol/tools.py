@@ -82,8 +82,10 @@ def check_tools(tools: Sequence[Tool] | None, param: str = "tools") -> tuple[Fun
             raise field_error(where, "this name is declared twice")
         seen.add(name)
     return tuple(
-        msgspec.structs.replace(definition.function, strict=definition.function.strict or definition.strict)
-        for definition in definitions
+        [
+            msgspec.structs.replace(definition.function, strict=True) if definition.strict else definition.function
+            for definition in definitions
+        ]
     )
 
 

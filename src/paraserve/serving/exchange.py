@@ -113,6 +113,8 @@ class Exchange:
         finally:
             if not (self.complete or self.client_left):
                 self._break_off()
+            # The scope holds this: all that a request has made would wait for the collector of circles.
+            self._scope = {}
 
     def _break_off(self) -> None:
         """Where the connection's end is the body's, only a reset tells the client that it is none."""
