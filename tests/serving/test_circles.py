@@ -1,4 +1,5 @@
-"""What a request has made is gone when the request is: nothing of it waits for the collector of circles."""
+"""What a request has made is gone when the request is, and what a connection has when it is: nothing waits for the
+collector of circles."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from paraserve.generation.choice import Choice
 from paraserve.observability.record import RequestRecord
 from paraserve.serving.connection_limits import ConnectionLimits
 from paraserve.serving.exchange import Exchange
-from paraserve.serving.http_protocol import with_limits
+from paraserve.serving.http_protocol import HTTPConnection, with_limits
 from tests.api.wire import CHAT, USER
 from tests.fakes.serving import serving
 from tests.toy import deployment, engine, reply
@@ -22,11 +23,11 @@ from tests.waiting import until
 
 
 def living() -> int:
-    return sum(isinstance(each, Exchange | RequestRecord | Choice) for each in gc.get_objects())
+    return sum(isinstance(each, HTTPConnection | Exchange | RequestRecord | Choice) for each in gc.get_objects())
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_request_leaves_no_circle_of_objects(stream: bool) -> None:
+async def test_a_request_and_its_connection_leave_no_circle_of_objects(stream: bool) -> None:
     app = create_app(deployment(engine(reply("Hello."))))
     body = json.dumps({"messages": USER, "stream": stream}).encode()
     head = f"POST {CHAT} HTTP/1.1\r\nHost: toy\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"

@@ -113,9 +113,9 @@ class HTTPConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._deaf, self._incoming = True, None
         self._server.connections.discard(self)
-        for timer in (self._clock, self._stalled):
-            if timer is not None:
-                timer.cancel()
+        self._parser = httptools.HttpRequestParser(None)  # the other one holds this
+        for timer in filter(None, (self._clock, self._stalled)):
+            timer.cancel()
         for exchange in self._exchanges:
             exchange.leave()
         self._writable.set()
