@@ -304,7 +304,8 @@ class ParametersReader(KeyedReader):
         if ended and not self._quotes and self._markup.remaining.fullmatch(rest):
             rest = self._markup.close
         _, closing, behind = rest.partition(self._markup.close)
-        if not closing or not is_markup(behind):
+        begun = not ended and self._opens[0].may_match(behind, space_end(behind, 0))  # another argument
+        if not closing or not (begun or is_markup(behind)):
             self._take(text[:stop] if not ended and is_markup(rest) else text)  # a cut may fall into closing markup
             self._flush()
             return
