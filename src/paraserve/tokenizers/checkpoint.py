@@ -51,8 +51,6 @@ class Checkpoint:
     templates: Mapping[str, str]
     """The texts of the chat templates by name; empty where the checkpoint ships none. `DEFAULT_TEMPLATE` is there
     whenever there is any."""
-    template_files: Mapping[str, Path] = field(default_factory=dict)
-    """Where each of them stands."""
     special_tokens: Mapping[str, str] = field(default_factory=dict)
     """``bos_token`` and its like: variables of every template."""
     eos_token_ids: frozenset[int] = frozenset()
@@ -63,6 +61,8 @@ class Checkpoint:
     """``generation_config.json`` as it stands: the model's own sampling defaults."""
     response_template: Any = None
     """``response_template`` of the tokenizer config: the family's output format as data, where it has one."""
+    template_files: Mapping[str, Path] = field(default_factory=dict)
+    """Where each of the templates stands."""
 
 
 def load_checkpoint(
