@@ -11,6 +11,7 @@ import asyncio
 import json
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 from urllib.parse import urlsplit
@@ -103,7 +104,7 @@ class Target:
     model: str = ""
     api_key: str = ""
 
-    def request(self, path: str, body: dict[str, object]) -> bytes:
+    def request(self, path: str, body: Mapping[str, object]) -> bytes:
         """A whole request as bytes."""
         payload = json.dumps({**body, "model": self.model} if self.model else body).encode()
         where = urlsplit(self.url)
@@ -116,7 +117,9 @@ class Target:
 
     async def connect(self) -> Connection:
         where = urlsplit(self.url)
-        _, connection = await asyncio.get_running_loop().create_connection(Connection, where.hostname, where.port)
+        _, connection = await asyncio.get_running_loop().create_connection(
+            Connection, where.hostname or "", where.port or 80
+        )
         return connection
 
 

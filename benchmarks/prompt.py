@@ -139,10 +139,10 @@ class Contest:
         self.ours = ChatPrompt(checkpoint)
         self.render_only = ChatPrompt(replace(checkpoint, tokenizer=NoTokenizer(checkpoint.tokenizer)))
         self.tools = tools(10)
-        self.options = {
+        self.options: dict[str, Any] = {
             "tools": self.tools,
             "add_generation_prompt": True,
-            "chat_template": checkpoint.templates["default"].source,
+            "chat_template": checkpoint.templates["default"],
         }
 
     def theirs(self, conversations: list[list[dict[str, Any]]], tokenize: bool) -> Callable[[int], Any]:

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from uuid import uuid4
 
-import checkout  # noqa: F401 - the tests' kits
+import kits  # noqa: F401 - those of the tests
 
 from paraserve.engines.base import EngineRequest, Sampling
 from paraserve.engines.llama_cpp.embedded import EmbeddedOptions

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-import checkout  # noqa: F401 - the tests' kits
+import kits  # noqa: F401 - those of the tests
 
 from paraserve.engines.base import EngineStartError
 from paraserve.engines.sglang.engine import SGLangEngine
