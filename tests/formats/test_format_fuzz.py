@@ -155,8 +155,11 @@ def may_lose(format: Format, text: str, word: str, *, cut: bool) -> bool:
     envelope that means nothing, and what a cut left of the header of a call that it left open. Lost is too, as
     docs/formats.md says, the value of an argument that was given before."""
     before, _, behind = text.partition(word)
-    if format.channels and re.search(r"<\|(?:start|channel)\|>(?:(?!<\|message\|>).)*$", before, re.DOTALL):
-        return True
+    if format.channels:  # the first header's opener may stand in the prompt
+        begins = "|".join(re.escape(text) for opener in format.channels.opens for text in units(opener)[:1])
+        ends = "|".join(map(re.escape, format.channels.messages))
+        if re.search(rf"(?:^|{begins})(?:(?!{ends}).)*$", before, re.DOTALL):
+            return True
     envelopes = [calls.arguments for calls in format.calls if isinstance(calls.arguments, JsonEnvelope)]
     if any(f'"{key}"' in before for envelope in envelopes for key in envelope.name_keys):
         return True

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from paraserve.formats.events import FormatEvent, ToolCallDelta, ToolCallEnd, ToolCallStart
 from paraserve.formats.reading.arguments import ArgumentReader
 from paraserve.formats.reading.names import call_id, id_maker, resolve_id, resolve_name, undeclared_name
@@ -135,11 +137,15 @@ class CallLedger:
         call.reader.out.clear()
         return events
 
-    def begin_anew(self, open_call: OpenCall | None) -> None:
-        """Forget all calls but an open one: they belong to the conversation before this reply."""
+    def begin_anew(self, open_call: OpenCall | None, events: Sequence[FormatEvent] = ()) -> list[FormatEvent]:
+        """Forget all calls but an open one: they belong to the conversation before this reply. Of the events so far,
+        those of the open one are returned, as the reply's first."""
         kept = open_call is not None and open_call.outcome is Outcome.CALL
         self._offset += self.begun - kept
         self.begun = int(kept)
-        self.completed = self.broken = 0
-        if open_call is not None:
-            open_call.index = 0
+        self.completed = self.broken = self.strays = 0
+        if open_call is None or not kept:
+            return []
+        open_call.index = 0
+        start = max(i for i, event in enumerate(events) if isinstance(event, ToolCallStart))
+        return [replace(event, index=0) for event in events[start:]]

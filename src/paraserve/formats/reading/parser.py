@@ -30,8 +30,9 @@ to what it takes: it becomes the call's events, or (an undeclared tool) it stays
 call where parallel ones are not allowed) it is dropped. The extent of a call is found in the same way in all three,
 so that no argument text is ever searched for markup.
 
-Beside it stand `freetext.py` (what is said, and whitespace that waits), `calls.py` (which call counts, and its id) and
-`tables.py` (the description, compiled: patterns, and what each marker means in each mode).
+Beside it stand `freetext.py` (what is said, and whitespace that waits), `calls.py` (which call counts, and its id),
+`call_text.py` (what becomes of a call's text), `after_call.py` (its closing markup) and `tables.py` (the description,
+compiled: patterns, and what each marker means in each mode).
 
 Two invariants. *Chunk invariance*: every decision is a function of the text before it alone; where more text could
 change a decision, the machine waits (`Pattern` and `Markers` answer "not yet"). *Linear*: what waits is bounded, or
@@ -45,10 +46,10 @@ import re
 from collections.abc import Callable
 from enum import Enum, auto
 
-from msgspec.structs import replace
-
-from paraserve.formats.events import ContentDelta, FormatEvent, ReasoningDelta, ToolCallStart
+from paraserve.formats.events import ContentDelta, FormatEvent, ReasoningDelta
+from paraserve.formats.reading.after_call import AfterCall
 from paraserve.formats.reading.arguments import EnvelopeReader
+from paraserve.formats.reading.call_text import CallText
 from paraserve.formats.reading.calls import OpenCall, Outcome
 from paraserve.formats.reading.freetext import FreeText
 from paraserve.formats.reading.literals import space_end
@@ -73,17 +74,16 @@ class OutputParser(ReplyParser):
         format = self._format
         self._tables = compile_format(format, calls=self._parse_calls)
         self._free = FreeText(self._window)
+        self._after = AfterCall(self._window, self._free, self._ledger)
+        self._calls = CallText(self._window, self._free, self._ledger)
         # Lead: what may stand only here
         self._echo = start is ReplyStart.REASONING
-        self._follow: OpenCall | None = None
-        self._repeat = ""
         # Probe: what may match, and where the opener's parts end, counted from the position
         self._probes: Probes = ()
         self._opener_end = 0
         self._separator_length = 0
         # Call
         self._call: OpenCall | None = None
-        self._broke_reasoning = False
         self._pending: Spelling | None = None
         self._cut_in_header = False
         # The short way: what finds a character that needs a look, and what makes an event of text without one
@@ -129,7 +129,7 @@ class OutputParser(ReplyParser):
         elif reason != "stop" and self._call is None and begins_specially(rest, self._format.marker_texts):
             pass
         elif self._call is not None:
-            self._finish_call(self._call, ended=reason == "stop")
+            self._calls.finish(self._call, ended=reason == "stop")
         elif not self._in_header():
             if self._place is _Place.PROBE and len(rest) > self._opener_end:
                 self._ledger.broken += 1
@@ -159,7 +159,7 @@ class OutputParser(ReplyParser):
             self._free.hold_to(after)
         if after == len(window.text):
             return False
-        if self._repeat and (repeated := self._repeat_here()) is not False:
+        if (repeated := self._after.repeat_here()) is not False:
             return bool(repeated)
         waiting = False
         for attempt in (self._closer_here, self._unannounced_here, self._marker_here):
@@ -173,51 +173,17 @@ class OutputParser(ReplyParser):
         self._go_on_in_text()
         return True
 
-    def _repeat_here(self) -> bool | None:
-        """All calls of the section once more. (These four say yes, no, or None for not yet.)"""
-        text, position = self._window.here
-        if text.startswith(self._repeat, position):
-            self._free.skip_to(position + len(self._repeat))
-            self._repeat = ""
-            self._ledger.strays += 1
-            return True
-        return None if self._repeat.startswith(text[position:]) else False
-
     def _closer_here(self) -> bool | None:
-        """Closing markup of the call that has just ended."""
-        if self._follow is None:
-            return False
-        spelling, here = self._follow.spelling, self._window.here
-        hit = spelling.closers.at(*here)
-        if hit is None and spelling.stray:
-            if stray := spelling.stray.match(*here):
-                self._ledger.strays += 1
-                self._free.skip_to(stray.end())
-                return True
-            if spelling.stray.may_match(*here):
-                return None
-        entry = spelling.entry.match(*here) if spelling.entry else None
-        if hit is None and entry is None:
-            waiting = spelling.closers.may_begin(*here)
-            waiting = waiting or (spelling.entry is not None and spelling.entry.may_match(*here))
-            return None if waiting else False
-        end = hit[2] if hit else entry.end() if entry else 0
-        if self._follow.keeps_text(hit[1] if hit else ""):
-            self._free.release()
-            self._free.say_to(end)
-        self._free.skip_to(end)
-        if hit and hit[1] == spelling.last_closer:
-            if spelling.calls.repeats and self._follow.ended:
-                self._repeat = self._window.kept_to(hit[0]).strip().removeprefix(spelling.openings[0][0]).strip()
-            self._follow = None
+        outcome = self._after.closer_here()
+        if outcome and self._after.call is None:
             self._close_pending()
-        return True
+        return outcome
 
     def _unannounced_here(self) -> bool | None:
         """A call without a marker: the next one of a list, or a bare one where content starts."""
         probes: Probes = ()
-        if self._follow is not None:
-            spelling = self._follow.spelling
+        if self._after.call is not None:
+            spelling = self._after.call.spelling
             probes = tuple((spelling, pattern) for pattern in spelling.followings)
         elif not self._free.said:
             probes = self._tables.unannounced[self._free.mode]
@@ -260,7 +226,7 @@ class OutputParser(ReplyParser):
         self._ledger.strays += meaning.stray
         ends_reasoning = self._format.reasoning is not None and literal in self._format.reasoning.closes
         if ends_reasoning:
-            self._broke_reasoning = False
+            self._calls.broke_reasoning = False
         if ends_reasoning or (self._pending is not None and literal == self._pending.last_closer):
             self._close_pending()
         self._free.skip_to(end)
@@ -268,7 +234,7 @@ class OutputParser(ReplyParser):
 
     def _close_pending(self) -> None:
         """All closing markup of the last call has come, so that it is no markup any more from here on."""
-        if not self._broke_reasoning:
+        if not self._calls.broke_reasoning:
             self._pending = None
         self._set_mode(self._free.mode)
 
@@ -325,34 +291,15 @@ class OutputParser(ReplyParser):
     def _begin_call(self, spelling: Spelling, fields: dict[str, str | None], end: int) -> None:
         """A call's header stands in the text from the position to ``end``."""
         header, _ = self._window.take_to(end)
-        if spelling.calls.repeats and self._follow is None:
-            self._window.keep(len(header))
-        self._repeat = ""
+        self._after.begin(spelling, header)
         self._place = _Place.CALL
-        self._follow = None
         if isinstance(spelling.calls.arguments, JsonEnvelope):
             self._call = OpenCall(spelling, spelling.reader({}, self._ledger.declares), header)
             return
         written_id = (fields.get("id") or "").strip()
         name = self._ledger.resolve(fields.get("name") or written_id)
         self._call = OpenCall(spelling, spelling.reader(self._ledger.schema(name), self._ledger.declares), header)
-        self._decide(self._call, name, written_id)
-
-    def _decide(self, call: OpenCall, name: str | None, written_id: str) -> None:
-        """The name is read: is this a call, is it one too many, or is it text?"""
-        if name is None:
-            call.outcome = Outcome.TEXT
-            self._ledger.broken += 1
-            self._free.release()
-            self._free.say_taken("".join(call.raw))
-            self._free.mode = Mode.CONTENT if self._free.mode is Mode.HEAD else self._free.mode
-        else:
-            self._free.skip_to(self._window.position)
-            self._free.fresh = False
-            self._broke_reasoning = self._broke_reasoning or self._free.mode is Mode.REASONING
-            self._free.mode = Mode.CONTENT
-            self._free.events += self._ledger.admit(call, name, written_id)
-        call.raw = []
+        self._calls.decide(self._call, name, written_id)
 
     def _in_call(self) -> bool:
         call = self._call
@@ -364,57 +311,27 @@ class OutputParser(ReplyParser):
             call.raw.append(window.text[start : window.position])
             start = window.position
             if call.reader.started:
-                self._decide(call, self._ledger.resolve(call.reader.name or ""), "")
+                self._calls.decide(call, self._ledger.resolve(call.reader.name or ""), "")
             elif call.reader.broken:
-                self._take_back(call)
+                self._call = None
+                opener = self._calls.take_back(call)
+                self._refuse(window.position + opener)
                 return True
             else:
                 return False
-        self._deliver(call, start)
+        self._calls.deliver(call, start)
         if call.reader.closed or call.reader.broken:
             self._end_call(call)
             return True
         return False
 
-    def _deliver(self, call: OpenCall, start: int) -> None:
-        """Give out what the call's reader has taken from ``start`` on."""
-        if call.outcome is Outcome.TEXT:
-            self._free.say_taken(self._window.text[start : self._window.position])
-        self._free.events += self._ledger.arguments(call)
-
-    def _take_back(self, call: OpenCall) -> None:
-        """What was read as an envelope is none: only its opener is text for sure, so go on right behind that."""
-        if call.reader.name is not None:
-            self._ledger.broken += 1
-        self._call = None
-        raw = "".join(call.raw)
-        self._window.take_back(raw)
-        opener = len(call.header) or len(call.spelling.calls.announced[:1])
-        self._refuse(self._window.position + opener)
-
     def _end_call(self, call: OpenCall) -> None:
         self._call = None
-        if call.outcome is Outcome.CALL and call.reader.broken:
-            self._ledger.broken += 1
-            self._free.say_taken(call.reader.rest)
+        self._calls.end(call)
         if call.outcome is not Outcome.TEXT:
             self._pending = call.spelling
         self._enter(self._free.mode)
-        self._follow = call
-
-    def _finish_call(self, call: OpenCall, *, ended: bool) -> None:
-        window, start = self._window, self._window.position
-        call.reader.finish(window.text, start, ended=ended)
-        window.position = len(window.text)
-        if call.outcome is Outcome.UNKNOWN:
-            self._ledger.broken += 1
-            self._free.release()
-            self._free.say_taken("".join(call.raw) + window.text[start:])
-            return
-        self._deliver(call, start)
-        if call.outcome is Outcome.CALL and not call.ended:
-            self._ledger.broken += 1
-            self._free.say_taken(call.reader.rest)
+        self._after.call = call
 
     # What is common to all places
 
@@ -423,21 +340,20 @@ class OutputParser(ReplyParser):
         self._place = _Place.LEAD
         self._free.separator = separator
         self._free.fresh = False
-        self._follow = None
+        self._after.call = None
         self._set_mode(mode)
 
     def _set_mode(self, mode: Mode) -> None:
         self._free.mode = mode
         if self._pending is not None and mode is Mode.CONTENT:
-            self._marks = self._tables.after_call[self._pending.index, self._broke_reasoning]
+            self._marks = self._tables.after_call[self._pending.index, self._calls.broke_reasoning]
         else:
             self._marks = self._tables.marks[mode]
 
     def _go_on_in_text(self) -> None:
         self._place = _Place.TEXT
-        self._repeat = ""
+        self._after.forget()
         self._free.fresh = False
-        self._follow = None
         self._set_mode(Mode.CONTENT if self._free.mode is Mode.HEAD else self._free.mode)
 
     def _arm(self) -> None:
@@ -466,11 +382,7 @@ class OutputParser(ReplyParser):
 
     def _take_prefill(self, prefill: str) -> None:
         events = self.feed(prefill)
-        call = self._call
-        self._ledger.begin_anew(call)
-        if call is not None and call.outcome is Outcome.CALL:
-            start = max(i for i, event in enumerate(events) if isinstance(event, ToolCallStart))
-            self._free.events = [replace(event, index=0) for event in events[start:]]
+        self._free.events = self._ledger.begin_anew(self._call, events)
         self._arm()
 
 
