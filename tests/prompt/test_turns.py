@@ -89,3 +89,20 @@ def test_a_part_that_holds_no_thought_is_refused_by_its_place(thought):
     with pytest.raises(RequestError) as caught:
         check_chat(asked([USER, answer]))
     assert caught.value.param == "messages[1].content[0].thinking"
+
+
+THINKING_PARTS = """{%- for m in messages %}[{{ m.role }}]{%- if m.content is string %}{{ m.content }}{% else %}
+{%- for p in m.content %}{%- if p.type == 'thinking' %}<{{ p.thinking }}>{% else %}{{ p.text }}{% endif %}{%- endfor %}
+{%- endif %}
+{% endfor %}{%- if add_generation_prompt %}[assistant]{% endif %}"""
+
+
+@pytest.mark.parametrize("content", ["Paris.", [{"type": "text", "text": "Paris."}], "", None], ids=str)
+def test_thoughts_that_a_template_shows_as_a_part_stand_before_all_that_was_said(
+    make_prompt: Any, content: Any
+) -> None:
+    answer = {"role": "assistant", "content": content, "reasoning_content": "Hm."}
+    prepared = make_prompt(THINKING_PARTS).prepare(asked([USER, answer, USER]))
+    said = "Paris." if content else ""
+    assert f"[assistant]<Hm.>{said}[user]" in prepared.text
+    assert "reasoning_parts" in prepared.normalizations
