@@ -138,6 +138,12 @@ def test_text_behind_a_closing_tag_at_the_end_is_not_lost(name: str) -> None:
                 assert (parser.broken_calls, parser.open_call) == (1, True)
 
 
+def test_what_may_be_a_set_is_not_lost_where_the_reply_ends() -> None:
+    text = "<function_calls>run(flags={words"
+    folded = parse_invariant(get_format("olmo3"), text, tools=TOOLS, start=ReplyStart.CONTENT)
+    assert (folded.calls[0].arguments, folded.content) == ('{"flags": ', "{words")
+
+
 @pytest.mark.parametrize("name", ["minimax_m1", "hunyuan_a13b", "ernie45"])
 def test_a_marker_of_the_reply_is_no_stray_closing_tag_of_a_call(name: str) -> None:
     format = get_format(name)

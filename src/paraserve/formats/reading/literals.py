@@ -140,6 +140,8 @@ class LiteralReader:
         """The reply was cut: give out what is held, as far as it is still a prefix of valid JSON."""
         if self._quote and self._dialect.loose and text.startswith(self._quote, position):
             self.read(text, position, final=True)
+        if not self._quote and text.startswith("{", position):
+            self.rest = text[position:]  # a set or a dict: nothing has said which
         if self._scalar is None or self.broken:
             return
         text = "".join(self._scalar)
