@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import checkout  # noqa: F401 - the tests' kits
 from load_servers import ServerProcess, free_port, paraserve_command, served
 
 from tests.hostile import KINDS, Attack, attack

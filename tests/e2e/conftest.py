@@ -124,8 +124,7 @@ def facts(server: Server) -> dict[str, Any]:
     return info
 
 
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
+def default_server() -> Iterator[Server]:
     flags = f"--served-model-name {MODEL} --enable-cache-report --response-store memory"
     running = Server(*flags.split(), *ENGINE)
     try:
@@ -133,6 +132,11 @@ def server() -> Iterator[Server]:
         yield running
     finally:
         running.stop()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    yield from default_server()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -11,7 +12,7 @@ from tests.api.messages_kit import events as message_events
 from tests.api.responses_kit import events as response_events
 from tests.api.test_sessions import ASKED, Chat, Claude, Client, Codex
 from tests.api.wire import chunks
-from tests.e2e.conftest import END_SECONDS, Server
+from tests.e2e.conftest import END_SECONDS, Server, default_server
 
 Counts = tuple[int, int]
 
@@ -43,6 +44,13 @@ APIS: dict[str, tuple[type[Client], Any, Any]] = {
     "responses": (Codex, of_responses, {"tool_choice": {"type": "function", "name": "exec_command"}}),
     "messages": (Claude, of_messages, {"tool_choice": {"type": "tool", "name": "exec_command"}}),
 }
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """One of its own: a prompt that continues another's cached beginning is read in other batches, which is enough to
+    change the small model's greedy words; and other tests know them."""
+    yield from default_server()
 
 
 @pytest.mark.parametrize("api", APIS)
