@@ -6,8 +6,8 @@
     python benchmarks/load.py --against http://127.0.0.1:8000 --against-pid 4242
 
 Each row runs the floor and the server in turns (floor, server, floor, …), so that a noisy machine is noisy for both,
-and shows medians. Microseconds of CPU of the server's process tree, which holds the scripted engine as well: its own
-share is the row "scripted engine alone", and nothing is subtracted. ``--against`` sends the same requests to a peer; its
+and shows medians. Microseconds of CPU of the server's process tree, which holds the scripted engine as well (a stand-in for
+an engine behind HTTP is a process of its own and does not count): its own share is the row "scripted engine alone", and nothing is subtracted. ``--against`` sends the same requests to a peer; its
 CPU is shown when its process id is given. Prints Markdown. The whole table with three runs took 11 minutes on two busy
 cores; a run that takes more than `RUN_SECONDS` ends it all.
 """
@@ -30,9 +30,17 @@ from pathlib import Path
 import uvloop
 from load_client import Reply, Target, run_load
 from load_scenarios import PATHS, SCENARIOS, Api, script
-from load_servers import ServerProcess, floor_command, free_port, model_at, paraserve_command, served
+from load_servers import (
+    ServerProcess,
+    floor_command,
+    free_port,
+    model_at,
+    paraserve_command,
+    served,
+    standin_command,
+)
 
-from paraserve.engines.base import EngineRequest, Sampling
+from paraserve.engines.base import EngineChunk, EngineRequest, Sampling
 from paraserve.engines.llama_cpp.embedded import default_model_path
 from paraserve.engines.scripted.script_file import scripted_engine
 from paraserve.tokenizers.base import Tokenizer
@@ -46,6 +54,7 @@ class Row:
     burst: tokens that the engine gives at once.
     in_step: tokens of all streams come at the same moments, as from an engine that decodes a batch; else each stream
         has moments of its own, the worst that can be.
+    engine: the scripted one in the process, or whose HTTP server is stood in for by a process of its own.
     requests: in one run; enough that CPU time, which the system counts in steps of 10 ms, says something.
     api: whose request it is; beside another than chat's, the same as chat is measured in turns with it.
     store: whether the response is stored.
@@ -65,6 +74,7 @@ class Row:
     api: Api = "chat"
     store: bool = False
     of_chat: float | None = None
+    engine: str = "scripted"
 
     @property
     def per_token(self) -> bool:
@@ -95,6 +105,10 @@ ROWS = (
     Row("Kimi call, 64 streams, 5 ms", "kimi-call", pace=0.005, requests=128, ratio=1.8),
     Row("Qwen call, 64 streams, 5 ms", "qwen-call", pace=0.005, requests=128),
     Row("Hermes call, 64 streams, 5 ms", "hermes-call", pace=0.005, requests=128),
+    Row("plain, SGLang over HTTP, 64 streams, 5 ms", "plain", pace=0.005, requests=128, ratio=1.6, engine="sglang"),
+    Row("plain, vLLM over HTTP, 64 streams, 5 ms", "plain", pace=0.005, requests=128, ratio=1.6, engine="vllm"),
+    Row("reasoning, SGLang over HTTP, 64 streams, 5 ms", "reasoning", pace=0.005, requests=128, ratio=1.6, engine="sglang"),
+    Row("plain, SGLang over HTTP, full speed, 16 at once", "plain", burst=16, requests=1024, engine="sglang"),
     Row("plain, one token a turn, full speed", "plain", requests=1024),
     Row("plain, full speed, 16 at once", "plain", burst=16, requests=2048, microseconds=3.0),
     Row("plain, full speed, 16 at once, 1 stream", "plain", streams=1, burst=16, tokens=4096, requests=64),
@@ -161,7 +175,12 @@ class Bench:
         path.write_text(script(ids, pace=row.pace, burst=row.burst, in_step=row.in_step))
         with ExitStack() as stack:
             port, floor_port = free_port(), free_port()
-            ours = stack.enter_context(served(paraserve_command(port, path, scenario.flags()), port))
+            engine: list[str] = []
+            if row.engine != "scripted":
+                engine_port = free_port()
+                standin = stack.enter_context(served(standin_command(row.engine, engine_port, path), engine_port))
+                engine = ["--engine", row.engine, "--engine-url", standin.url]
+            ours = stack.enter_context(served(paraserve_command(port, path, scenario.flags(), engine), port))
             floor = stack.enter_context(
                 served(floor_command(floor_port, len(ids), row.pace, in_step=row.in_step), floor_port)
             )
@@ -205,15 +224,29 @@ def engine_alone(path: Path, tokens: int) -> float:
     engine = scripted_engine(path, encode=lambda _: [])
     request = EngineRequest("alone", [1], Sampling(max_tokens=tokens))
 
-    async def consume() -> int:
-        return sum([len(chunk.token_ids) async for chunk in engine.generate(request)])
-
     async def work() -> float:
         before = time.process_time()
-        counts = await asyncio.gather(*(consume() for _ in range(64)))
-        return (time.process_time() - before) / sum(counts) * 1e6
+        counts = [Count() for _ in range(64)]
+        for count in counts:
+            engine.submit(request, count)
+        await asyncio.gather(*(count.ended for count in counts))
+        return (time.process_time() - before) / sum(count.tokens for count in counts) * 1e6
 
     return uvloop.run(work())
+
+
+class Count:
+    """A `Sink` that counts tokens."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def take(self, chunk: EngineChunk) -> None:
+        self.tokens += len(chunk.token_ids)
+
+    def end(self, error: Exception | None) -> None:
+        self.ended.set_result(None)
 
 
 def first_token(tokenizer: Tokenizer, directory: Path) -> list[str]:

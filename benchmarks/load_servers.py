@@ -110,8 +110,8 @@ def _wait(process: subprocess.Popen[bytes], port: int, seconds: float) -> None:
     raise TimeoutError(f"the server did not answer within {seconds} s")
 
 
-def paraserve_command(port: int, script: Path, flags: Sequence[str]) -> list[str]:
-    """Our own server with the scripted engine and the tokenizer of the default model.
+def paraserve_command(port: int, script: Path, flags: Sequence[str], engine: Sequence[str] = ()) -> list[str]:
+    """Our own server with the tokenizer of the default model, and the scripted engine where ``engine`` names no other.
 
     The model is a directory beside the script that claims a long context: the replies are longer than the small
     model's own.
@@ -121,11 +121,16 @@ def paraserve_command(port: int, script: Path, flags: Sequence[str]) -> list[str
     (model / "config.json").write_text('{"max_position_embeddings": 131072}')
     return [
         *(sys.executable, "-m", "paraserve", "serve", "--port", str(port), "--log-level", "warning"),
-        *("--engine", "scripted", "--engine-script", str(script), "--model-path", str(model)),
-        *("--tokenizer-path", str(default_model_path())),
+        *(engine or ("--engine", "scripted", "--engine-script", str(script))),
+        *("--model-path", str(model), "--tokenizer-path", str(default_model_path())),
         *("--chat-template", str(_HERE / "chat_template.jinja")),
         *("--response-store", str(model / "responses.db"), *flags),
     ]
+
+
+def standin_command(engine: str, port: int, script: Path) -> list[str]:
+    """What answers as an engine's HTTP server, with the script's reply."""
+    return [sys.executable, str(_HERE / "engine_standin.py"), engine, str(port), str(script)]
 
 
 def floor_command(port: int, tokens: int, pace: float, *, in_step: bool) -> list[str]:

@@ -20,6 +20,7 @@ import kits  # noqa: F401 - those of the tests
 from paraserve.engines.base import EngineRequest, Sampling
 from paraserve.engines.llama_cpp.embedded import EmbeddedOptions
 from paraserve.tokenizers.gguf import gguf_tokenizer
+from tests.engines.contract import collect
 from tests.engines.embedded import embedded
 
 TIE = 1e-3
@@ -33,7 +34,7 @@ async def main(copy: str, replies: list[dict[str, list[int]]]) -> int:
         for reply in replies:
             wanted = reply["ids"]
             request = EngineRequest(uuid4().hex, reply["prompt"], Sampling(len(wanted), temperature=0.0), logprobs=2)
-            chunks = [chunk async for chunk in engine.generate(request)]
+            chunks = await collect(engine, request)
             got = [token for chunk in chunks for token in chunk.token_ids]
             differs = next((i for i, pair in enumerate(zip(got, wanted, strict=False)) if pair[0] != pair[1]), None)
             gap = None

@@ -22,7 +22,7 @@ from paraserve.engines.base import Constraint, MediaItem, RoutingHints, Sampling
 from paraserve.engines.http.client import HTTPTimeouts
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.sglang.engine import SGLangEngine
-from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
+from tests.engines.contract import Chunks, EngineCase, EngineContract, collect, ids_of
 from tests.engines.remote_faults import PROMPT, Remote, ask, failure, long
 from tests.fakes.sequences import SLOW, VOCAB, Behaviour
 from tests.fakes.sglang_checks import SAMPLING_KEYS
@@ -209,7 +209,7 @@ async def test_a_reply_that_fails_under_way_is_an_error(
 
 
 async def test_leaving_frees_the_workers_when_they_notice_it(stage: Stage) -> None:
-    async with aclosing(stage.engine.generate(long())) as chunks:
+    async with aclosing(Chunks(stage.engine, long())) as chunks:
         await anext(chunks)
     assert await stage.idle(FREED)
 

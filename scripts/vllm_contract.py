@@ -17,10 +17,11 @@ import pytest
 from real_contract import BAD, EOS, REPLIES, VOCAB, RealEngineContract
 
 from paraserve.engines.base import Constraint, EngineError, EngineRequest, RoutingHints, Sampling
-from paraserve.engines.http.remote import EventDecoder, ModelFacts
+from paraserve.engines.http.generation import EventDecoder
+from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.vllm.engine import VLLMEngine
 from paraserve.generation.plan import engine_name
-from tests.engines.contract import EngineCase, collect, idle
+from tests.engines.contract import Chunks, EngineCase, collect, idle
 from tests.engines.remote_faults import ask
 from tests.engines.vllm_rules import Served, VLLMRules
 from tests.fakes.vllm_checks import Limits
@@ -83,7 +84,7 @@ async def test_abort_finds_one_of_two_generations_whose_clients_share_an_id(case
     sampling = Sampling(1500, temperature=0.0, ignore_eos=True)
     names = [engine_name(f"chatcmpl-{uuid4().hex}", 0, "job_7") for _ in range(2)]
     requests = [EngineRequest(name, REPLIES[0]["prompt"], sampling, routing=hints) for name in names]
-    async with aclosing(engine.generate(requests[0])) as stays, aclosing(engine.generate(requests[1])) as leaves:
+    async with aclosing(Chunks(engine, requests[0])) as stays, aclosing(Chunks(engine, requests[1])) as leaves:
         await asyncio.gather(anext(stays), anext(leaves))
         assert [decoder.name for decoder in engine.decoders] == [f"generate-tokens-{name}" for name in names]
         await engine.http.post(engine.abort_path, {"request_ids": [*names, "job_7", "generate-tokens-job_7"]})

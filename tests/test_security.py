@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from paraserve.api.endpoints import ENDPOINTS
-from paraserve.engines.base import EngineError
+from paraserve.engines.base import EngineChunk, EngineError, EngineRequest, Generation, Sink
+from paraserve.engines.relay import Relay
 from paraserve.prompt.errors import PromptError
 from paraserve.prompt.template import ChatTemplate
 from paraserve.tokenizers.base import CheckpointError
@@ -183,17 +184,25 @@ async def test_a_bug_shows_no_path_object_or_stack(
     path: str, stream: bool, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scripted = engine(reply("Hello."))
-    generate = scripted.generate
+    submit = scripted.submit
 
-    async def buggy(request: Any) -> Any:
-        count = 0
-        async for chunk in generate(request):
-            if count == after:
-                raise Bug
-            count += 1
-            yield chunk
+    class Buggy(Relay):
+        chunks = 0
 
-    monkeypatch.setattr(scripted, "generate", buggy)
+        def take(self, chunk: EngineChunk) -> None:
+            if self.chunks == after:
+                self.running.abort()
+                self.end(Bug())
+            else:
+                self.chunks += 1
+                self.sink.take(chunk)
+
+    def buggy(request: EngineRequest, sink: Sink) -> Generation:
+        relay = Buggy(sink)
+        relay.running = submit(request, relay)
+        return relay
+
+    monkeypatch.setattr(scripted, "submit", buggy)
     served = deployment(scripted, model_path="secret/place/toy")
     async with client(served) as http:
         response = await http.post(path, json={"messages": USER, "prompt": "x", "stream": stream})

@@ -63,8 +63,99 @@ class EngineCase:
     """Longest that one test's work may take."""
 
 
+class Chunks:
+    """A generation as an iterator over what is pushed, and a `Sink` that minds the contract. Asked for at once; closing
+    it aborts it. ``pushed`` and ``ends`` are what it was given so far, taken or not."""
+
+    def __init__(self, engine: Engine, request: EngineRequest) -> None:
+        self.pushed: list[EngineChunk] = []
+        self.ends: list[Exception | None] = []
+        self.breaches: list[str] = []
+        """Of the contract."""
+        self._taken = 0
+        self._closed = False
+        self._more = asyncio.Event()
+        self._calling = True
+        self.generation = engine.submit(request, self)
+        self._calling = False
+
+    def take(self, chunk: EngineChunk) -> None:
+        self._mind()
+        self._more.set()
+        if self.finished:
+            self.breaches.append("a chunk behind the finish")
+        self.pushed.append(chunk)
+        if chunk.finish is not None:
+            asyncio.get_running_loop().call_soon(self._mind_end)
+
+    def end(self, error: Exception | None) -> None:
+        self._mind()
+        self._more.set()
+        if error is None and not self.finished:
+            self.breaches.append("an end without a reason")
+        self.ends.append(error)
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.pushed) and self.pushed[-1].finish is not None
+
+    def pause(self) -> None:
+        self._calling = True
+        self.generation.pause()
+        self._calling = False
+
+    def resume(self) -> None:
+        self._calling = True
+        self.generation.resume()
+        self._calling = False
+
+    def _mind(self) -> None:
+        if self._calling:
+            self.breaches.append("pushed from within a call")
+        if self._closed:
+            self.breaches.append("pushed behind an abort")
+        if self.ends:
+            self.breaches.append("pushed behind the end")
+
+    def _mind_end(self) -> None:
+        if not self.ends and not self._closed:
+            self.breaches.append("no end in the turn of the finish")
+
+    def __aiter__(self) -> Chunks:
+        return self
+
+    async def __anext__(self) -> EngineChunk:
+        while self._taken == len(self.pushed) and not self.ends and not self._closed:
+            self._more.clear()
+            await self._more.wait()
+        assert not self.breaches
+        if self._taken < len(self.pushed):
+            self._taken += 1
+            return self.pushed[self._taken - 1]
+        if self.ends and self.ends[0] is not None:
+            raise self.ends[0]
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Abort it, and once more."""
+        self._closed = True
+        for _ in range(2):
+            self.generation.abort()
+
+
+class ClosedByItself(Chunks):
+    """Aborts with its first chunk, while that is pushed."""
+
+    def take(self, chunk: EngineChunk) -> None:
+        super().take(chunk)
+        self.close()
+
+
 async def collect(engine: Engine, request: EngineRequest) -> list[EngineChunk]:
-    async with aclosing(engine.generate(request)) as chunks:  # type: ignore[type-var]
+    async with aclosing(Chunks(engine, request)) as chunks:
         return [chunk async for chunk in chunks]
 
 
@@ -150,7 +241,7 @@ class EngineContract:
 
     async def test_closing_in_mid_stream_aborts(self, case: EngineCase) -> None:
         request = self.request(case, sampling={"max_tokens": case.longest})
-        async with aclosing(case.engine.generate(request)) as chunks:  # type: ignore[type-var]
+        async with aclosing(Chunks(case.engine, request)) as chunks:
             async for _ in chunks:
                 break
         assert await idle(case)
@@ -163,7 +254,7 @@ class EngineContract:
 
     async def test_closing_while_queued_aborts(self, case: EngineCase) -> None:
         holders = [
-            case.engine.generate(self.request(case, prompt, sampling={"max_tokens": case.longest}))
+            Chunks(case.engine, self.request(case, prompt, sampling={"max_tokens": case.longest}))
             for prompt in (list(case.prompts) * (case.capacity or 1))[: case.capacity or 1]
         ]
         try:
@@ -171,7 +262,7 @@ class EngineContract:
             await self._leave_when_it_runs(case, self.request(case, sampling={"max_tokens": case.longest}))
         finally:
             for holder in holders:
-                await holder.aclose()  # type: ignore[attr-defined]
+                await holder.aclose()
         assert await idle(case)
 
     async def _leave_when_it_runs(self, case: EngineCase, request: EngineRequest) -> None:
@@ -185,6 +276,75 @@ class EngineContract:
         waiting.cancel()
         (outcome,) = await asyncio.gather(waiting, return_exceptions=True)
         assert isinstance(outcome, (list, asyncio.CancelledError))
+
+    async def test_the_end_comes_once_behind_the_finish(self, case: EngineCase) -> None:
+        async with aclosing(Chunks(case.engine, self.request(case))) as chunks:
+            async for _ in chunks:
+                pass
+            assert await idle(case)
+            chunks.generation.abort()  # of what has ended: nothing
+            assert (chunks.ends, chunks.breaches) == ([None], [])
+
+    async def test_a_refusal_is_the_end_and_comes_in_a_later_turn(self, case: EngineCase) -> None:
+        for request in self._refused(case):
+            async with aclosing(Chunks(case.engine, request)) as chunks:
+                assert chunks.ends == []
+                with pytest.raises(EngineError):
+                    await anext(chunks)
+                assert (chunks.pushed, len(chunks.ends), chunks.breaches) == ([], 1, [])
+
+    def _refused(self, case: EngineCase) -> list[EngineRequest]:
+        undeclared = set(get_args(ConstraintKind)) - case.engine.info.constraints
+        return [self.request(case, constraint=Constraint(kind, "{}")) for kind in sorted(undeclared)]
+
+    async def test_nothing_is_pushed_behind_an_abort(self, case: EngineCase) -> None:
+        chunks = Chunks(case.engine, self.request(case, sampling={"max_tokens": case.longest}))
+        await anext(chunks)
+        chunks.close()
+        assert await idle(case)
+        assert ids_of(await collect(case.engine, self.request(case)))
+        assert (chunks.ends, chunks.breaches) == ([], [])
+
+    async def test_a_sink_may_abort_while_it_takes(self, case: EngineCase) -> None:
+        chunks = ClosedByItself(case.engine, self.request(case, sampling={"max_tokens": case.longest}))
+        await anext(chunks)
+        assert await idle(case)
+        assert (len(chunks.pushed), chunks.ends, chunks.breaches) == (1, [], [])
+
+    async def test_a_paused_reply_is_whole_and_in_order_when_it_goes_on(self, case: EngineCase) -> None:
+        request = self.request(case, sampling={"max_tokens": case.longest})
+        expected = ids_of(await collect(case.engine, request))
+        async with aclosing(Chunks(case.engine, self.request(case, sampling={"max_tokens": case.longest}))) as chunks:
+            await anext(chunks)
+            for _ in range(3):
+                chunks.pause()
+                chunks.pause()
+                await asyncio.sleep(0.02)
+                chunks.resume()
+                chunks.resume()
+                await asyncio.sleep(0)
+            async for _ in chunks:
+                pass
+            assert (ids_of(chunks.pushed), chunks.ends, chunks.breaches) == (expected, [None], [])
+        assert await idle(case)
+
+    async def test_a_reply_that_is_paused_before_it_begins_goes_on_all_the_same(self, case: EngineCase) -> None:
+        expected = ids_of(await collect(case.engine, self.request(case)))
+        async with aclosing(Chunks(case.engine, self.request(case))) as chunks:
+            chunks.pause()
+            await asyncio.sleep(0.05)
+            chunks.resume()
+            assert ids_of([chunk async for chunk in chunks]) == expected
+
+    async def test_a_paused_reply_can_be_aborted(self, case: EngineCase) -> None:
+        chunks = Chunks(case.engine, self.request(case, sampling={"max_tokens": case.longest}))
+        await anext(chunks)
+        chunks.pause()
+        await asyncio.sleep(0)
+        chunks.close()
+        chunks.resume()
+        assert await idle(case)
+        assert (chunks.ends, chunks.breaches) == ([], [])
 
     async def test_concurrent_streams_do_not_mix(self, case: EngineCase) -> None:
         async with asyncio.timeout(case.seconds):
@@ -205,10 +365,9 @@ class EngineContract:
         assert await idle(case)
 
     async def test_a_constraint_of_an_undeclared_kind_is_refused(self, case: EngineCase) -> None:
-        undeclared = set(get_args(ConstraintKind)) - case.engine.info.constraints
-        for kind in sorted(undeclared):
+        for request in self._refused(case):
             with pytest.raises(EngineError) as caught:
-                await collect(case.engine, self.request(case, constraint=Constraint(kind, "{}")))
+                await collect(case.engine, request)
             assert 400 <= caught.value.status < 500
         assert await idle(case)
 

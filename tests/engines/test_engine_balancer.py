@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -19,10 +19,13 @@ from paraserve.engines.base import (
     EngineRequest,
     EngineStartError,
     Finish,
+    Generation,
+    Sink,
 )
+from paraserve.engines.http.reading import Reading
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.sglang.engine import SGLangEngine
-from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
+from tests.engines.contract import Chunks, EngineCase, EngineContract, collect, ids_of
 from tests.engines.remote_faults import ask
 from tests.fakes.sequences import SLOW, FakeModel
 from tests.fakes.serving import serving
@@ -62,18 +65,28 @@ class Node:
     async def health(self) -> EngineHealth:
         return EngineHealth(self.well, "" if self.well else "ill")
 
-    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineChunk, None]:
-        self.served += 1
-        self.open += 1
-        try:
-            ids = self.model.reply_ids(request.token_ids)[: request.sampling.max_tokens]
-            for index, token in enumerate(ids):
-                if self.fails_with is not None and index == self.fails_after:
-                    raise self.fails_with
-                await self.gate.wait()
-                yield EngineChunk([token], None, Finish("length") if index == len(ids) - 1 else None)
-        finally:
-            self.open -= 1
+    def submit(self, request: EngineRequest, sink: Sink) -> Generation:
+        return NodeReading(self, request, sink)
+
+
+class NodeReading(Reading):
+    def __init__(self, node: Node, request: EngineRequest, sink: Sink) -> None:
+        super().__init__(sink)
+        self.node, self.request = node, request
+        node.served += 1
+        node.open += 1
+
+    async def read(self) -> None:
+        node, request = self.node, self.request
+        ids = node.model.reply_ids(request.token_ids)[: request.sampling.max_tokens]
+        for index, token in enumerate(ids):
+            if node.fails_with is not None and index == node.fails_after:
+                raise node.fails_with
+            await node.gate.wait()
+            self.push(EngineChunk([token], None, Finish("length") if index == len(ids) - 1 else None))
+
+    def leave(self) -> None:
+        self.node.open -= 1
 
 
 def unreachable() -> EngineError:
@@ -127,7 +140,7 @@ async def test_request_that_an_engine_died_of_visits_no_other(code: str) -> None
 async def test_nothing_is_repeated_after_the_first_chunk() -> None:
     nodes = [Node(fails_with=unreachable(), fails_after=2), Node()]
     engine = await balanced(*nodes)
-    chunks = engine.generate(ask())
+    chunks = Chunks(engine, ask())
     assert len([await anext(chunks), await anext(chunks)]) == 2
     with pytest.raises(EngineError):
         await anext(chunks)
@@ -187,7 +200,7 @@ async def test_leaving_leaves_the_engine_and_frees_its_place() -> None:
     nodes = [Node(), Node()]
     engine = await balanced(*nodes)
     for _ in range(4):
-        chunks = engine.generate(ask())
+        chunks = Chunks(engine, ask())
         await anext(chunks)
         await chunks.aclose()
     assert [node.open for node in nodes] == [0, 0]

@@ -13,7 +13,7 @@ from paraserve.engines.http import identity
 from paraserve.engines.http.remote import ModelFacts, RemoteEngine
 from paraserve.engines.sglang.engine import SGLangEngine
 from paraserve.engines.vllm.engine import VLLMEngine
-from tests.engines.contract import collect, ids_of
+from tests.engines.contract import Chunks, collect, ids_of
 from tests.engines.remote_faults import PROMPT, ask, long
 from tests.fakes.sequences import VOCAB
 from tests.fakes.serving import free_port, serving
@@ -100,7 +100,7 @@ async def test_another_model_is_noticed_while_nobody_asks(
 
 
 async def _begun(engine: RemoteEngine) -> Any:
-    chunks = engine.generate(long())
+    chunks = Chunks(engine, long())
     await anext(chunks)
     return chunks
 

@@ -36,7 +36,7 @@ from paraserve.formats.types import ReplyStart, ToolSpec
 from paraserve.grammar import tool_call_constraint
 from paraserve.tokenizers.gguf import gguf_tokenizer
 from paraserve.tokenizers.huggingface import HuggingFaceTokenizer
-from tests.engines.contract import EngineCase, EngineContract, collect, idle, ids_of
+from tests.engines.contract import Chunks, EngineCase, EngineContract, collect, idle, ids_of
 from tests.engines.embedded import busy_slots, embedded
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -224,7 +224,7 @@ class TestPromptLogprobs:
         assert [entry.token_id for entry in entries[1:] if entry] == ids[1:]
         assert all(entry is not None and len(entry.top) == 2 for entry in entries[1:])
         for place in range(1, len(ids)):
-            alone = await real.engine._scores.of_token(ids[:place], ids[place], 2, {})
+            alone = await real.engine.scores.of_token(ids[:place], ids[place], 2, {})
             entry = entries[place]
             assert entry is not None
             assert entry.logprob == pytest.approx(alone.logprob, abs=0.02)
@@ -385,7 +385,7 @@ class TestRunningServer:
                 ids = ids_of(await Real(remote, real.tokenizer).ask(chat(QUESTIONS[0])))
                 assert real.tokenizer.decode(ids) == "The capital of France is Paris.<|im_end|>"
                 request = EngineRequest("far", ids, Sampling(max_tokens=300, ignore_eos=True))
-                stream = remote.generate(request)
+                stream = Chunks(remote, request)
                 await anext(stream)
                 await stream.aclose()
                 assert await idle(EngineCase(remote, [[1], [2]], partial(busy_slots, remote)))
@@ -436,7 +436,7 @@ class TestLifecycle:
             Sampling(max_tokens=40, temperature=0.0, ignore_eos=True),
         )
         seen: list[int] = []
-        async with aclosing(real.engine.generate(request)) as chunks:
+        async with aclosing(Chunks(real.engine, request)) as chunks:
             async for chunk in chunks:
                 seen += chunk.token_ids
                 await asyncio.sleep(0.02)
@@ -450,7 +450,7 @@ class TestLifecycle:
         engine = LlamaCppEngine(tokenizer.token_bytes, await server.start())
         await engine.start()
         request = EngineRequest("dying", [1, 2, 3], Sampling(max_tokens=200, ignore_eos=True))
-        stream = engine.generate(request)
+        stream = Chunks(engine, request)
         await anext(stream)
         assert server._process is not None
         server._process.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from paraserve.engines.base import EngineChunk, EngineError, EngineInfo, EngineRequest, EngineStartError, Sampling
 from paraserve.engines.scripted.engine import ScriptedEngine, ScriptedReply
 from paraserve.engines.scripted.script_file import scripted_engine
-from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
+from tests.engines.contract import Chunks, EngineCase, EngineContract, collect, ids_of
 from tests.waiting import until
 
 PROMPTS = [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
@@ -51,7 +52,7 @@ async def test_replies_come_in_order_and_start_over() -> None:
 
 async def test_the_order_of_calls_decides_not_the_order_of_iteration() -> None:
     engine = ScriptedEngine([ScriptedReply([1]), ScriptedReply([2])])
-    first, second = engine.generate(ask()), engine.generate(ask())
+    first, second = Chunks(engine, ask()), Chunks(engine, ask())
     assert (await anext(second)).token_ids == [2]
     assert (await anext(first)).token_ids == [1]
 
@@ -80,7 +81,7 @@ async def test_a_failure_comes_after_as_many_chunks_as_the_script_says(after: in
     seen: list[EngineChunk] = []
 
     async def read() -> None:
-        async for chunk in engine.generate(ask()):
+        async for chunk in Chunks(engine, ask()):
             seen.append(chunk)
 
     with pytest.raises(EngineError) as caught:
@@ -97,8 +98,9 @@ async def test_a_silent_reply_ends_only_when_it_is_closed(after: int) -> None:
     seen: list[EngineChunk] = []
 
     async def read() -> None:
-        async for chunk in engine.generate(ask(request_id="hung")):
-            seen.append(chunk)
+        async with aclosing(Chunks(engine, ask(request_id="hung"))) as chunks:
+            async for chunk in chunks:
+                seen.append(chunk)
 
     reading = asyncio.ensure_future(read())
     await until(lambda: engine.running and len(ids_of(seen)) == after)
@@ -114,9 +116,11 @@ async def test_pacing_is_kept() -> None:
     engine = ScriptedEngine([ScriptedReply([1, 2, 3], first_delay=0.05, delay=0.03)])
     loop = asyncio.get_running_loop()
     begin = loop.time()
-    times = [loop.time() - begin async for _ in engine.generate(ask())]
+    chunks = [(loop.time() - begin, chunk) async for chunk in Chunks(engine, ask())]
+    assert ids_of([chunk for _, chunk in chunks]) == [1, 2, 3]
+    times = [at for at, _ in chunks]
     assert times[0] >= 0.05
-    assert times[2] >= 0.11
+    assert times[-1] >= 0.11
 
 
 async def test_an_end_token_in_the_script_ends_the_reply_unless_it_is_ignored() -> None:

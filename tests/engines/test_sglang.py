@@ -19,7 +19,7 @@ from paraserve.engines.base import (
 )
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.sglang.engine import SGLangEngine, limits
-from tests.engines.contract import EngineCase, EngineContract, collect, ids_of
+from tests.engines.contract import Chunks, EngineCase, EngineContract, collect, ids_of
 from tests.engines.remote_faults import PROMPT, TIMEOUTS, Remote, RemoteFaults, ask, failure
 from tests.fakes.sequences import LONG, SLOW, VOCAB
 from tests.fakes.serving import free_port, serving
@@ -203,7 +203,7 @@ async def test_rust_front_ends_word_for_an_abort_is_no_mistake_of_the_client(fak
 async def test_sequence_that_somebody_else_aborted_ends_as_abort(fake: FakeSGLang) -> None:
     async with connected(fake) as engine:
         request = ask(max_tokens=400)
-        chunks = engine.generate(request)
+        chunks = Chunks(engine, request)
         await anext(chunks)
         fake.model.abort(request.request_id)
         ends = [chunk.finish async for chunk in chunks if chunk.finish]

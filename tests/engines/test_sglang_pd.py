@@ -12,7 +12,7 @@ import pytest
 from paraserve.engines.base import EngineRequest, RoutingHints
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.sglang.engine import SGLangEngine
-from tests.engines.contract import collect, ids_of
+from tests.engines.contract import Chunks, collect, ids_of
 from tests.engines.remote_faults import PROMPT, Remote, ask, failure, long
 from tests.fakes.pd_router import FakePDRouter
 from tests.fakes.sequences import VOCAB
@@ -100,7 +100,7 @@ async def test_decode_side_that_refuses_is_a_502_and_the_prefill_side_is_freed(p
 
 async def test_leaving_aborts_both_sides(pair: Pair) -> None:
     request = long()
-    async with aclosing(pair.engine.generate(request)) as chunks:
+    async with aclosing(Chunks(pair.engine, request)) as chunks:
         await anext(chunks)
     await pair.idle()
     assert request.request_id in pair.prefill.aborts

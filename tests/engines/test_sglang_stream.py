@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paraserve.engines.base import EngineChunk, EngineError, EngineRequest, Sampling
+from paraserve.engines.http.generation import DONE
 from paraserve.engines.http.refusals import refusal
-from paraserve.engines.http.remote import DONE
 from paraserve.engines.sglang.stream import SGLangStream, count_items, last_ids
 
 

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from paraserve.engines.base import EngineChunk, EngineError, EngineRequest, Sampling, TokenLogprob
+from paraserve.engines.checks import check_chunk
+from paraserve.engines.http.generation import DONE, EventDecoder
 from paraserve.engines.http.refusals import refusal
-from paraserve.engines.http.remote import DONE, EventDecoder, ModelFacts, check_chunk
+from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.llama_cpp.events import CompletionEvents
 from paraserve.engines.llama_cpp.token_fragments import TokenFragments
 from paraserve.engines.sglang.stream import SGLangStream

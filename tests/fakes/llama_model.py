@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from paraserve.engines.base import Constraint, ConstraintKind, EngineError, EngineRequest, Sampling, TokenLogprob
 from paraserve.engines.llama_cpp.engine import LlamaCppEngine
+from tests.engines.contract import Chunks
 from tests.fakes.sequences import FakeModel, Step
 
 _KINDS: tuple[ConstraintKind, ...] = ("json_schema", "regex", "ebnf", "structural_tag")
@@ -33,7 +34,7 @@ class LlamaModel(FakeModel):
         scored_prompt: Sequence[TokenLogprob | None] | None = None
         cached: int | None = None
         try:
-            async with aclosing(self.engine.generate(request_of(prompt, params))) as chunks:
+            async with aclosing(Chunks(self.engine, request_of(prompt, params))) as chunks:
                 async for chunk in chunks:
                     scored_prompt = chunk.prompt_logprobs or scored_prompt
                     cached = chunk.cached_tokens if cached is None else cached

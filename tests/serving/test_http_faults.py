@@ -395,7 +395,7 @@ async def test_a_page_of_an_allowed_origin_reads_the_answer_to_a_bug(monkeypatch
         "access-control-request-private-network": "true",
     }
     scripted = engine()
-    monkeypatch.setattr(scripted, "generate", bug)
+    monkeypatch.setattr(scripted, "submit", bug)
     app = create_app(deployment(scripted, allowed_origins=(page,)))
     async with serving(app, http=with_limits(PATIENT)) as base, httpx.AsyncClient(base_url=base) as http:
         granted = await http.options(CHAT, headers=preflight)

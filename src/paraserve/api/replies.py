@@ -71,6 +71,8 @@ class StreamedReply:
         """The run, where it began before the stream."""
         self._first = asyncio.Event()
         self._opened = asyncio.Event()
+        self._held = b""
+        """Frames of before that."""
         self._write: Write | None = None
 
     async def first(self, bound: float | None) -> None:
@@ -88,10 +90,10 @@ class StreamedReply:
     async def write_to(self, write: Write) -> None:
         """Write the whole reply, or the event that tells of its failure."""
         self._write = write
-        self._opened.set()
         try:
-            if (head := one_line_each(self._encoder.begin())) and (behind := write(head)) is not None:
+            if (head := one_line_each(self._encoder.begin()) + self._held) and (behind := write(head)) is not None:
                 await behind
+            self._opened.set()
             await (self._run(self._take) if self._ahead is None else self._ahead)
         except EngineError as error:
             self._record.fail(error.status, error.code)
@@ -101,17 +103,13 @@ class StreamedReply:
         if last and (behind := write(one_line_each(last))) is not None:
             await behind
 
-    def _take(self, events: Sequence[ReplyEvent]) -> Awaitable[None] | None:
+    def _take(self, events: Sequence[ReplyEvent]) -> Awaitable[object] | None:
         frames = one_line_each(self._encode(events[0]) if len(events) == 1 else b"".join(map(self._encode, events)))
-        if self._write is None:
-            return self._hold(frames)
-        return self._write(frames) if frames else None
-
-    async def _hold(self, frames: bytes) -> None:
+        if self._write is not None:
+            return self._write(frames) if frames else None
+        self._held += frames
         self._first.set()
-        await self._opened.wait()
-        if self._write is not None and frames and (behind := self._write(frames)) is not None:
-            await behind
+        return self._opened.wait()
 
     async def aclose(self) -> None:
         """The engine's generations are closed when this returns."""

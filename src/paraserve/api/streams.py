@@ -10,13 +10,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from paraserve.api.direct_body import DirectBody, direct_body_of
+from paraserve.api.direct_body import direct_body_of
 from paraserve.api.errors import internal_error, stopping
 from paraserve.api.observed import record_of
 from paraserve.protocol.errors import RequestError
@@ -25,8 +24,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-Write = Callable[[bytes], Awaitable[None] | None]
-"""Writes one or more whole server-sent events. What it returns, if anything, must be awaited before the next write."""
+Write = Callable[[bytes], Awaitable[object] | None]
+"""Writes one or more whole server-sent events, in the order of the calls. What it returns, if anything, must be awaited
+before the same caller's next one."""
 
 DONE = b"data: [DONE]\n\n"
 COMMENT = b": keep-alive\n\n"
@@ -120,10 +120,10 @@ class EventStream:
         self._headers = headers
         self._keep_alive = keep_alive
         self._last = 0.0
-        self._direct: DirectBody | None = None
+        self._write: Write
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._direct = direct_body_of(scope)
+        self._write = (direct_body_of(scope) or _SentBody(send)).write  # the shortest way to the client that there is
         try:
             await unless_gone(Request(scope, receive), self._pump(send))
         except ClientGone:
@@ -152,33 +152,45 @@ class EventStream:
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": 200, "headers": raw})
         self._last = time.monotonic()
-        comments = asyncio.ensure_future(self._comment(send)) if self._keep_alive else None
+        comments = asyncio.ensure_future(self._comment()) if self._keep_alive else None
         try:
-            await self._body(self._writer(send))
+            await self._body(self._write_timed if self._keep_alive else self._write)
         finally:
             if comments is not None:
                 comments.cancel()
         await _write(send, b"", more=False)
 
-    def _writer(self, send: Send) -> Write:
-        """The shortest way to the client that there is."""
-        write: Write = partial(_write, send) if self._direct is None else self._direct.write
+    def _write_timed(self, frames: bytes) -> Awaitable[object] | None:
+        self._last = time.monotonic()
+        return self._write(frames)
 
-        def write_timed(frames: bytes) -> Awaitable[None] | None:
-            self._last = time.monotonic()
-            return write(frames)
-
-        return write_timed if self._keep_alive else write
-
-    async def _comment(self, send: Send) -> None:
+    async def _comment(self) -> None:
         while True:
             due = self._last + self._keep_alive - time.monotonic()
             if due > 0:
                 await asyncio.sleep(due)
             else:
-                if (behind := self._writer(send)(self._sign)) is not None:
+                if (behind := self._write(self._sign)) is not None:
                     await behind
                 self._last = time.monotonic()
+
+
+class _SentBody:
+    """The way where every part of a body passes through ``send``: what is written first is sent first, whoever waits
+    for it first."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._unsent: list[bytes] = []
+
+    def write(self, frames: bytes) -> Awaitable[None]:
+        self._unsent.append(frames)
+        return self._flush()
+
+    async def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if unsent:
+            await _write(self._send, b"".join(unsent))
 
 
 async def _write(send: Send, body: bytes, *, more: bool = True) -> None:

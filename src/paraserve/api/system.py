@@ -16,7 +16,7 @@ from paraserve.api.server_facts import EngineFacts, Health, ServerInfo, Versions
 from paraserve.api.streams import unless_gone
 from paraserve.api.turn import reply_id
 from paraserve.deployment import Deployment
-from paraserve.engines.base import EngineError, EngineRequest, Sampling
+from paraserve.engines.base import EngineChunk, EngineError, EngineRequest, Sampling
 from paraserve.observability.metrics import Metrics
 from paraserve.policies.table import PolicyList
 from paraserve.protocol.error_codes import ErrorCode
@@ -102,10 +102,30 @@ async def _one_token(deployment: Deployment) -> None:
     """Any token will do: an id that is no end token is the prompt, so that the engine has something to go on."""
     prompt = [next(i for i in range(deployment.tokenizer.vocab_size) if i not in deployment.vocabulary.end_ids)]
     probe = EngineRequest(request_id=reply_id("health"), token_ids=prompt, sampling=Sampling(max_tokens=1))
-    async for chunk in deployment.engine.generate(probe):
-        if chunk.finish is not None:
+    sign = _SignOfLife()
+    generation = deployment.engine.submit(probe, sign)
+    try:
+        await sign.seen
+    finally:
+        generation.abort()
+
+
+class _SignOfLife:
+    """The `Sink` of a generation of which only the end matters."""
+
+    def __init__(self) -> None:
+        self.seen: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def take(self, chunk: EngineChunk) -> None:
+        return
+
+    def end(self, error: Exception | None) -> None:
+        if self.seen.done():  # given up, which is about to be told
             return
-    raise EngineError(502, ErrorCode.ENGINE_ERROR, "The engine ended without a token.")
+        if error is None:
+            self.seen.set_result(None)
+        else:
+            self.seen.set_exception(error)
 
 
 async def metrics(request: Request) -> Response:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine, Sequence
-from contextlib import aclosing
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +22,10 @@ from paraserve.engines.base import (
     EngineInfo,
     EngineRequest,
     EngineStartError,
+    Generation,
+    Sink,
 )
+from paraserve.engines.relay import Relay
 from paraserve.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -79,7 +81,7 @@ class BalancedEngine:
     @property
     def stranger(self) -> str:
         """Of engines that all are strangers, what the first one runs."""
-        strangers = [member.engine.stranger for member in self._started()]
+        strangers = [member.engine.stranger for member in self.started()]
         return strangers[0] if strangers and all(strangers) else ""
 
     @property
@@ -119,38 +121,19 @@ class BalancedEngine:
             return EngineHealth(True)
         return EngineHealth(False, answers[0].reason if answers else "every engine is put aside")
 
-    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineChunk, None]:
-        tried: list[_Member] = []
-        while True:
-            member = self._pick(tried)
-            tried.append(member)
-            begun = False
-            member.in_flight += 1
-            try:
-                async with aclosing(member.engine.generate(request)) as chunks:  # type: ignore[type-var]
-                    async for chunk in chunks:
-                        begun = True
-                        member.chunks += 1
-                        yield chunk
-                member.failures = 0
-                return
-            except EngineError as error:
-                self._judge(member, error)
-                if begun or error.code not in _TURNED_AWAY or len(tried) == len(self._started()):
-                    raise
-            finally:
-                member.in_flight -= 1
+    def submit(self, request: EngineRequest, sink: Sink) -> Generation:
+        return _BalancedGeneration(self, request, sink)
 
-    def _started(self) -> list[_Member]:
+    def started(self) -> list[_Member]:
         return [member for member in self._members if member.started]
 
-    def _pick(self, tried: Sequence[_Member]) -> _Member:
+    def pick(self, tried: Sequence[_Member]) -> _Member:
         """When all are aside, one of them is asked all the same: it may be back, and a wrong no helps nobody."""
-        left = [member for member in self._started() if member not in tried]
+        left = [member for member in self.started() if member not in tried]
         well = [member for member in left if not member.aside]
         return min(well or left, key=lambda member: member.in_flight)
 
-    def _judge(self, member: _Member, error: EngineError) -> None:
+    def judge(self, member: _Member, error: EngineError) -> None:
         if error.code in _NOT_THERE:
             self._put_aside(member, error.message)
         elif error.status >= 500 and error.code not in _NO_FAULT:
@@ -184,7 +167,7 @@ class BalancedEngine:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self._backoff.look)
-            await asyncio.gather(*(self._look_at(member) for member in self._started() if not member.aside))
+            await asyncio.gather(*(self._look_at(member) for member in self.started() if not member.aside))
 
     async def _look_at(self, member: _Member) -> None:
         busy = member.in_flight > 0 and member.chunks == member.seen
@@ -215,6 +198,46 @@ class BalancedEngine:
             logger.debug("engine %d is still away: %s", member.number, error)
             return False
         return True
+
+
+class _BalancedGeneration(Relay):
+    """A request on the member that has it now."""
+
+    def __init__(self, engines: BalancedEngine, request: EngineRequest, sink: Sink) -> None:
+        super().__init__(sink)
+        self._engines = engines
+        self._request = request
+        self._tried: list[_Member] = []
+        self._begun = False
+        self._ask_another()
+
+    def _ask_another(self) -> None:
+        self._member = self._engines.pick(self._tried)
+        self._tried.append(self._member)
+        self._member.in_flight += 1
+        self.ask(self._member.engine, self._request)
+
+    def take(self, chunk: EngineChunk) -> None:
+        self._begun = True
+        self._member.chunks += 1
+        self.sink.take(chunk)
+
+    def end(self, error: Exception | None) -> None:
+        self._member.in_flight -= 1
+        if error is None:
+            self._member.failures = 0
+        elif isinstance(error, EngineError):
+            self._engines.judge(self._member, error)
+            others = len(self._tried) < len(self._engines.started())
+            if error.code in _TURNED_AWAY and others and not self._begun:
+                self._ask_another()
+                return
+        super().end(error)
+
+    def abort(self) -> None:
+        if not self.over:
+            self._member.in_flight -= 1
+        super().abort()
 
 
 def _common(one: EngineInfo, other: EngineInfo) -> EngineInfo:

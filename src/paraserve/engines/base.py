@@ -1,13 +1,15 @@
 """The engine contract: token ids in, new token ids out.
 
 Everything behind this module is somebody else's program. It must never know about messages, templates, tools or
-HTTP endpoints of ours. Two invariants: a chunk holds only *new* tokens, and a failure is an `EngineError`, never a
-chunk that looks like text.
+HTTP endpoints of ours. Tokens are pushed: an engine is asked to run a request for a `Sink`, calls it with what came, in
+the turn in which that was read, and gives back the `Generation`, by which it is held back and ended. Three invariants:
+a chunk holds only *new* tokens; a failure is an `EngineError`, never a chunk that looks like text; and no coroutine is
+resumed for a token.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -117,8 +119,8 @@ class Finish:
 
 
 class EngineChunk(msgspec.Struct, gc=False):
-    """What the engine has made since the last chunk. Counts are None where the engine did not say. (A struct and no
-    dataclass: one is made for every token.)"""
+    """What the engine has made since the last chunk: all that came together. Counts are None where the engine did not
+    say. (A struct and no dataclass: one is made for every token.)"""
 
     token_ids: Sequence[int]
     logprobs: Sequence[TokenLogprob] | None = None
@@ -128,6 +130,24 @@ class EngineChunk(msgspec.Struct, gc=False):
     cached_tokens: int | None = None
     prompt_logprobs: Sequence[TokenLogprob | None] | None = None
     """One for each prompt token, None for the first."""
+
+
+def joined(chunks: Sequence[EngineChunk]) -> EngineChunk:
+    """Chunks that stand behind one another as one: of a count that several have the last, as a reader would."""
+    if len(chunks) == 1:
+        return chunks[0]
+    whole = EngineChunk([token_id for chunk in chunks for token_id in chunk.token_ids])
+    scored = [chunk.logprobs for chunk in chunks if chunk.logprobs is not None]
+    whole.logprobs = [entry for entries in scored for entry in entries] if scored else None
+    for chunk in chunks:
+        whole.finish = chunk.finish or whole.finish
+        if chunk.prompt_tokens is not None:
+            whole.prompt_tokens = chunk.prompt_tokens
+        if chunk.cached_tokens is not None:
+            whole.cached_tokens = chunk.cached_tokens
+        if chunk.prompt_logprobs is not None:
+            whole.prompt_logprobs = chunk.prompt_logprobs
+    return whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +215,36 @@ class EngineStartError(StartError):
     """The engine cannot start."""
 
 
+class Sink(Protocol):
+    """Where a generation's tokens go. Neither method raises, and either may abort the generation, or ask for another
+    one, before it returns."""
+
+    def take(self, chunk: EngineChunk) -> None:
+        """What came together for the request, in the turn in which it was read."""
+        ...
+
+    def end(self, error: Exception | None) -> None:
+        """Once, and nothing after it: None behind a chunk with a finish and in the same turn, an `EngineError`
+        wherever the engine refused or failed. Any other exception is a fault of ours, for whoever reports those."""
+        ...
+
+
+class Generation(Protocol):
+    """A request that an engine was asked for. Nothing is pushed from within a call of these, nor of `Engine.submit`."""
+
+    def abort(self) -> None:
+        """End it in the engine, unless it has ended. Returns at once and may be called again; nothing is pushed any
+        more, not even an end. What tells the engine is on its way before a connection is dropped."""
+        ...
+
+    def pause(self) -> None:
+        """Whoever reads falls behind: push no more than what has been read. An engine that cannot be held back may
+        go on; the sink holds it, and the request's limit bounds it."""
+        ...
+
+    def resume(self) -> None: ...
+
+
 class Engine(Protocol):
     @property
     def info(self) -> EngineInfo:
@@ -214,6 +264,7 @@ class Engine(Protocol):
 
     async def health(self) -> EngineHealth: ...
 
-    def generate(self, request: EngineRequest) -> AsyncIterator[EngineChunk]:
-        """Run one sequence. Closing the iterator aborts it in the engine at once. Raises `EngineError`."""
+    def submit(self, request: EngineRequest, sink: Sink) -> Generation:
+        """Run one sequence. Never raises, whatever is wrong with the request: it is told by `Sink.end`, in a later
+        turn. Must be called in a running event loop."""
         ...

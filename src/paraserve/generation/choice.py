@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from paraserve.engines.base import EngineChunk, EngineError, Finish, TokenLogprob
+from paraserve.engines.base import EngineChunk, Finish, TokenLogprob
 from paraserve.formats.events import ContentDelta, FormatEvent, cut_deltas, join_deltas
 from paraserve.formats.reading.reply_parser import ReplyParser
 from paraserve.formats.types import TextEnd
 from paraserve.generation.detokenize import Detokenizer
 from paraserve.generation.events import ChoiceEnd, FinishReason, GeneratedToken, ReplyDelta
 from paraserve.generation.stop import StopMatcher
-from paraserve.protocol.error_codes import ErrorCode
 
 
 class RawText:
@@ -120,11 +119,7 @@ class Choice:
         return self.end is not None and self.reasoning_tokens > 0 and not self.answered and not called
 
     def advance(self, chunk: EngineChunk) -> ReplyDelta:
-        """Take one chunk. `end` is set when it was the last one that matters.
-
-        Raises:
-            EngineError: the engine broke the generation off by itself.
-        """
+        """Take one chunk, whose finish is no abort. `end` is set when it was the last one that matters."""
         if chunk.prompt_tokens is not None:
             self.prompt_tokens = chunk.prompt_tokens
         if chunk.cached_tokens is not None:
@@ -132,8 +127,6 @@ class Choice:
         finish = chunk.finish
         if finish is None and not self._by_token and (delta := self._advance_plainly(chunk.token_ids)) is not None:
             return delta
-        if finish is not None and finish.reason == "abort":
-            raise EngineError(502, ErrorCode.ENGINE_ABORTED, "The engine aborted the generation.")
         token_ids = chunk.token_ids
         room = self._max_tokens - self.completion_tokens
         if len(token_ids) > room:

@@ -1,26 +1,37 @@
 """One request against the engine: every choice at once, their reply events handed on as they come.
 
 Owns the lifetime of the generations: when the run ends, for whatever reason, every engine generation of the request
-has been closed. If one choice fails the request fails.
+is over: ended, or aborted. If one choice fails the request fails.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 
-from paraserve.engines.base import Engine, EngineChunk, EngineError, EngineRequest, TokenLogprob
+from paraserve.engines.base import (
+    Engine,
+    EngineChunk,
+    EngineError,
+    EngineRequest,
+    Generation,
+    Sink,
+    TokenLogprob,
+    joined,
+)
 from paraserve.generation.choice import Choice
 from paraserve.generation.events import GeneratedToken, PromptScored, ReplyEvent, Usage
-from paraserve.generation.ready import ReadyChunks
 from paraserve.generation.thinking_budget import ThinkingBudget
 from paraserve.generation.timings import Timings
 from paraserve.protocol.error_codes import ErrorCode
 
-Take = Callable[[Sequence[ReplyEvent]], Awaitable[None] | None]
-"""Takes reply events that are there together. What it returns, if anything, is awaited before the engine is asked for
-more: a reader that falls behind."""
+Take = Callable[[Sequence[ReplyEvent]], Awaitable[object] | None]
+"""Takes reply events that are there together. What it returns, if anything, is awaited before it is given more: a
+reader that falls behind."""
+
+MOST_HELD = 64
+"""Chunks that wait one by one for such a reader; more are made one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +44,17 @@ class EngineRun:
     """Where reasoning may take only so many tokens."""
     timings: Timings = field(default_factory=Timings)
 
-    def chunks(self, engine: Engine) -> AsyncIterator[EngineChunk]:
-        return engine.generate(self.request) if self.budget is None else self.budget.generate(engine, self.request)
+    def submit(self, engine: Engine, sink: Sink) -> Generation:
+        if self.budget is None:
+            return engine.submit(self.request, sink)
+        return self.budget.submit(engine, self.request, sink)
 
 
 async def run_reply(engine: Engine, runs: Sequence[EngineRun], take: Take, *, prompts: int = 1) -> None:
     """Hand ``take`` the reply events of all choices, those together that are there together; `Usage` last.
 
-    Events are pushed, not pulled: between the engine's iterator and the socket there is nothing that would have to be
-    resumed for every token.
+    Between the engine's read and the socket there are plain calls only: this coroutine is resumed when a reader falls
+    behind, and at the end.
 
     Args:
         prompts: how many different prompts the runs share; runs of one prompt stand together.
@@ -64,36 +77,118 @@ async def _hand(take: Take, events: Sequence[ReplyEvent]) -> None:
 
 async def _generate(engine: Engine, run: EngineRun, take: Take) -> list[ReplyEvent]:
     """Run one choice. Returns its last events, which are still to be handed on."""
-    choice, timings = run.choice, run.timings
-    timings.ask()
-    ready = ReadyChunks(run.chunks(engine))
-    events: list[ReplyEvent] = []
+    pushed = _PushedChoice(run, take)
+    run.timings.ask()
+    pushed.generation = run.submit(engine, pushed)
     try:
-        while chunks := await ready:
-            events = []
-            try:
-                _advance(run, chunks, events)
-            except EngineError:
-                if events:
-                    await _hand(take, events)
-                raise
-            if choice.end is not None:
-                if chunks[-1].finish is None:  # a stop string: aborting may take a moment
-                    await _hand(take, events)
-                    events = []
-                break
-            if (behind := take(events)) is not None:
-                await behind
-        else:
-            raise EngineError(502, ErrorCode.ENGINE_ERROR, "The engine ended the reply without saying why.")
+        return await pushed.last_events()
     except EngineError as error:
-        timings.failure = error
+        run.timings.failure = error
         raise
     finally:
-        timings.end()
-        await ready.aclose()
-    assert choice.end is not None
-    return [*events, choice.end]
+        run.timings.end()
+        pushed.close()
+
+
+class _PushedChoice:
+    """The sink of one choice: what is pushed is advanced and handed on by plain calls, within the push. What comes
+    while the reader is behind is held, in order, and the engine asked to wait at the first of it."""
+
+    def __init__(self, run: EngineRun, take: Take) -> None:
+        self.generation: Generation
+        self._run = run
+        self._hand_on = take
+        self._last: list[ReplyEvent] | None = None
+        """Of a choice that has ended."""
+        self._failure: Exception | None = None
+        self._unfinished: Exception | None = None
+        """What it is to fail with that the engine has ended, unless what is held ends the choice."""
+        self._behind: Awaitable[object] | None = None
+        self._held: list[EngineChunk] = []
+        self._turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when there is something to wait for, or nothing any more."""
+
+    def take(self, chunk: EngineChunk) -> None:
+        if self._behind is not None:
+            self._hold(chunk)
+        elif self._last is None and self._failure is None:
+            self._advance(chunk)
+
+    def end(self, error: Exception | None) -> None:
+        self._unfinished = error or EngineError(
+            502, ErrorCode.ENGINE_ERROR, "The engine ended the reply without saying why."
+        )
+        self._wake()
+
+    async def last_events(self) -> list[ReplyEvent]:
+        """Raises what the reply failed with."""
+        while True:
+            await self._turn
+            if self._behind is None:
+                break
+            self._turn = asyncio.get_running_loop().create_future()
+            await self._behind
+            self._catch_up()
+        if self._last is not None:
+            return self._last
+        failure = self._failure or self._unfinished
+        assert failure is not None
+        raise failure
+
+    def close(self) -> None:
+        self.generation.abort()
+        if isinstance(self._behind, Coroutine):
+            self._behind.close()  # nobody waits for it any more
+
+    def _advance(self, chunk: EngineChunk) -> None:
+        run, choice, finish = self._run, self._run.choice, chunk.finish
+        if finish is not None and finish.reason == "abort":
+            chunk.finish = None  # the tokens before it are the reply's all the same
+        events: list[ReplyEvent] = []
+        try:
+            run.timings.take(len(chunk.token_ids))
+            if chunk.prompt_logprobs is not None:
+                events.append(PromptScored(choice.index, _scored(run.request.token_ids, chunk.prompt_logprobs)))
+            for part in _parts(chunk):
+                events.append(choice.advance(part))
+                if choice.end is not None:
+                    break
+            if choice.end is not None:
+                self._last = [*events, choice.end]
+            else:
+                self._behind = self._hand_on(events)
+                if finish is not None:
+                    raise EngineError(502, ErrorCode.ENGINE_ABORTED, "The engine aborted the generation.")
+        except Exception as error:  # noqa: BLE001 - raised where the run is awaited: others of this turn go on
+            self._failure = error
+        if self._last is not None or self._failure is not None:
+            if finish is None:  # a stop string, or our own limit
+                self.generation.abort()
+            self._wake()
+        elif self._behind is not None:
+            self._wake()
+
+    def _hold(self, chunk: EngineChunk) -> None:
+        if not self._held:
+            self.generation.pause()
+        self._held.append(chunk)
+        if len(self._held) == MOST_HELD:
+            self._held = [joined(self._held)]
+
+    def _catch_up(self) -> None:
+        """The reader is ready for what is held."""
+        self._behind = None
+        held, self._held = self._held, []
+        for chunk in held:
+            self.take(chunk)
+        if held and not self._held:
+            self.generation.resume()
+        if self._unfinished is not None:
+            self._wake()
+
+    def _wake(self) -> None:
+        if not self._turn.done():
+            self._turn.set_result(None)
 
 
 async def _generate_all(engine: Engine, runs: Sequence[EngineRun], take: Take) -> None:
@@ -114,33 +209,15 @@ async def _generate_all(engine: Engine, runs: Sequence[EngineRun], take: Take) -
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _advance(run: EngineRun, chunks: Sequence[EngineChunk], events: list[ReplyEvent]) -> None:
-    """Advance the choice by chunks that came together; ``events`` has what it said when this raises, too."""
-    choice = run.choice
-    for chunk in chunks if len(chunks) == 1 or run.request.logprobs is not None else _joined(chunks):
-        run.timings.take(len(chunk.token_ids))
-        if chunk.prompt_logprobs is not None:
-            events.append(PromptScored(choice.index, _scored(run.request.token_ids, chunk.prompt_logprobs)))
-        events.append(choice.advance(chunk))
-        if choice.end is not None:
-            return
-
-
-def _joined(chunks: Sequence[EngineChunk]) -> list[EngineChunk]:
-    """The same tokens in fewer chunks. What carries more than tokens stays as it is."""
-    joined: list[EngineChunk] = []
-    tokens: list[int] = []
-    for chunk in chunks:
-        if chunk.finish is None and chunk.prompt_tokens is None and chunk.prompt_logprobs is None:
-            if not tokens:
-                joined.append(EngineChunk(tokens, cached_tokens=chunk.cached_tokens))
-            elif chunk.cached_tokens is not None:
-                joined[-1].cached_tokens = chunk.cached_tokens
-            tokens += chunk.token_ids
-        else:
-            joined.append(chunk)
-            tokens = []
-    return joined
+def _parts(chunk: EngineChunk) -> Sequence[EngineChunk]:
+    """The chunk; of one with log probabilities its tokens, each of which gets an event of its own."""
+    ids, scores = chunk.token_ids, chunk.logprobs
+    if scores is None or len(ids) < 2:
+        return (chunk,)
+    parts = [EngineChunk([token_id], [score]) for token_id, score in zip(ids, scores, strict=True)]
+    parts[0].prompt_tokens, parts[0].cached_tokens = chunk.prompt_tokens, chunk.cached_tokens
+    parts[-1].finish = chunk.finish
+    return parts
 
 
 def _scored(token_ids: Sequence[int], logprobs: Sequence[TokenLogprob | None]) -> list[GeneratedToken | None]:

@@ -24,6 +24,7 @@ import aiohttp
 import msgspec
 
 from paraserve.engines.base import EngineError
+from paraserve.engines.checks import UNREADABLE, garbled
 from paraserve.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -300,15 +301,6 @@ def silent() -> EngineError:
 def broken() -> EngineError:
     """The connection ended before the answer did."""
     return EngineError(502, ErrorCode.ENGINE_DISCONNECTED, "The engine broke the reply off.")
-
-
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What reading JSON that an engine sent may raise: it may be none, or be nested without end."""
-
-
-def garbled() -> EngineError:
-    """The engine sent something that is not its protocol."""
-    return EngineError(502, ErrorCode.ENGINE_ERROR, "The engine sent an answer that cannot be read.")
 
 
 async def _mark_reused(_session: aiohttp.ClientSession, context: Any, _params: object) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 
 from paraserve.engines.base import EngineError, Finish, TokenLogprob
-from paraserve.engines.http.client import UNREADABLE, garbled
+from paraserve.engines.checks import UNREADABLE, garbled
 from paraserve.engines.http.sse import SSEOverflow, SSEReader
 from paraserve.engines.llama_cpp.token_fragments import TokenFragments
 from paraserve.protocol.error_codes import ErrorCode

@@ -20,8 +20,8 @@ Headers = Mapping[str, str]
 """Those of the client's request that go along with each of ours."""
 Ask = Callable[[str, dict[str, Any], Headers], Awaitable[Any]]
 """Sends a body to a path of the server and gives the decoded reply."""
-RunPieces = Callable[[dict[str, Any], Headers], AsyncGenerator[Piece, None]]
-"""Sends a streamed completion's body and gives its pieces."""
+RunPieces = Callable[[dict[str, Any], Headers], AsyncGenerator[list[Piece], None]]
+"""Sends a streamed completion's body and gives its pieces, read by read."""
 
 CERTAIN = 1e6
 """A bias that no logit outweighs."""
@@ -99,15 +99,16 @@ class TokenScores:
         }
         told: dict[int, TokenLogprob] = {}
         place = 0
-        async with aclosing(self._run(body, headers)) as pieces:
-            async for piece in pieces:
-                if piece.ids != wanted[place : place + len(piece.ids)]:
-                    raise EngineError(
-                        502, ErrorCode.ENGINE_ERROR, "The engine did not keep to the prompt that it was to score."
-                    )
-                place += len(piece.ids)
-                for back, entry in enumerate(reversed(piece.logprobs), 1):
-                    told[place - back] = TokenLogprob(entry.token_id, entry.logprob, entry.top[:top])
+        async with aclosing(self._run(body, headers)) as reads:
+            pieces = [piece async for read in reads for piece in read]
+        for piece in pieces:
+            if piece.ids != wanted[place : place + len(piece.ids)]:
+                raise EngineError(
+                    502, ErrorCode.ENGINE_ERROR, "The engine did not keep to the prompt that it was to score."
+                )
+            place += len(piece.ids)
+            for back, entry in enumerate(reversed(piece.logprobs), 1):
+                told[place - back] = TokenLogprob(entry.token_id, entry.logprob, entry.top[:top])
         return [
             told[index] if index in told else await self.of_token(ids[: begin + index], token_id, top, headers)
             for index, token_id in enumerate(wanted)

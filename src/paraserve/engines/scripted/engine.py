@@ -8,8 +8,7 @@ tokens) is done here too, so that a script cannot pass a test that no engine cou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice, repeat
 
@@ -20,7 +19,10 @@ from paraserve.engines.base import (
     EngineInfo,
     EngineRequest,
     Finish,
+    Generation,
+    Sink,
     TokenLogprob,
+    joined,
 )
 from paraserve.protocol.error_codes import ErrorCode
 
@@ -52,9 +54,9 @@ class ScriptedReply:
     """How the reply ends when no limit, stop id or end token cuts it. None: the stream just ends, without a finish."""
     error: EngineError | None = None
     error_after: int = 0
-    """Chunks before ``error``; 0 fails before anything was sent."""
+    """Chunks before ``error``; 0 fails before anything was sent. A limit or end token before it saves the reply."""
     hang_after: int | None = None
-    """Chunks after which nothing comes any more; 0 is an engine that never answers."""
+    """Chunks after which nothing comes any more, unless a limit has ended it; 0 never answers."""
     logprobs: Sequence[TokenLogprob] | None = None
     """One per token. None: made up when asked for, falling slowly, the alternatives being the ids that follow."""
     cached_tokens: int | None = None
@@ -97,7 +99,7 @@ class ScriptedEngine:
     requests: list[EngineRequest] = field(default_factory=list)
     """Every request, in the order of the calls."""
     aborted: list[str] = field(default_factory=list)
-    """Ids of requests whose iterator was closed before its end."""
+    """Ids of requests that were aborted before their end."""
     running: int = 0
     """Sequences that run or wait."""
     most_running: int = 0
@@ -106,7 +108,9 @@ class ScriptedEngine:
         self._in_order = [r for r in self.replies if r.prompt_prefix is None and r.when is None]
         self._by_rule = [r for r in self.replies if not (r.prompt_prefix is None and r.when is None)]
         self._next = 0
-        self._slots = asyncio.Semaphore(self.capacity) if self.capacity else nullcontext()
+        self._placed = 0
+        self._waiting: dict[_Replay, None] = {}
+        """In the order in which they came."""
 
     async def start(self) -> None:
         return None
@@ -117,11 +121,33 @@ class ScriptedEngine:
     async def health(self) -> EngineHealth:
         return self.health_answer
 
-    def generate(self, request: EngineRequest) -> AsyncIterator[EngineChunk]:
+    def submit(self, request: EngineRequest, sink: Sink) -> Generation:
         """The reply is picked at the call, so that the order of calls alone decides who gets which."""
         if self.record:
             self.requests.append(request)
-        return self._run(request, self._pick(request))
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        replay = _Replay(self, request, self._pick(request), sink)
+        if self.capacity is not None and self._placed >= self.capacity:
+            self._waiting[replay] = None
+        else:
+            self._placed += 1
+            replay.begin()
+        return replay
+
+    def leave(self, replay: _Replay, *, aborted: bool) -> None:
+        """One that ran or waited is over."""
+        self.running -= 1
+        if aborted and self.record:
+            self.aborted.append(replay.request.request_id)
+        if replay in self._waiting:
+            del self._waiting[replay]
+        elif self._waiting:
+            following = next(iter(self._waiting))
+            del self._waiting[following]
+            following.begin()
+        else:
+            self._placed -= 1
 
     def _pick(self, request: EngineRequest) -> ScriptedReply:
         prompt = list(request.token_ids)
@@ -141,40 +167,7 @@ class ScriptedEngine:
         self._next += 1
         return reply
 
-    async def _run(self, request: EngineRequest, reply: ScriptedReply) -> AsyncIterator[EngineChunk]:
-        self.running += 1
-        self.most_running = max(self.most_running, self.running)
-        try:
-            async with self._slots:
-                self._refuse(request)
-                clock = asyncio.get_running_loop().time
-                due, delay, burst = clock() + reply.first_delay, reply.delay, reply.burst
-                if reply.in_step and delay:
-                    due += delay - due % delay
-                chunks = _chunks(request, reply, self.info)
-                until = reply.ends_after
-                for sent, chunk in enumerate(chunks if until is None else islice(chunks, until)):
-                    if not sent % burst:
-                        # Deadlines are absolute, so that pacing does not drift: chunks whose time has passed are there
-                        # at once, as they pile up behind a reader who is late. Without a pace others run before each.
-                        if (early := due - clock()) > 0 or not delay:
-                            await asyncio.sleep(max(0.0, early))
-                        due += delay
-                    yield chunk
-                if reply.hangs:
-                    await asyncio.Event().wait()
-                if reply.error is not None:
-                    if (early := due - clock()) > 0 or not delay:
-                        await asyncio.sleep(max(0.0, early))
-                    raise reply.error.with_traceback(None)  # else it would keep every request's frames
-        except (GeneratorExit, asyncio.CancelledError):
-            if self.record:
-                self.aborted.append(request.request_id)
-            raise
-        finally:
-            self.running -= 1
-
-    def _refuse(self, request: EngineRequest) -> None:
+    def refuse(self, request: EngineRequest) -> None:
         if request.constraint is not None and request.constraint.kind not in self.info.constraints:
             raise EngineError(
                 400, ErrorCode.UNSUPPORTED_PARAMETER, f"this engine has no constraint of kind {request.constraint.kind}"
@@ -183,6 +176,84 @@ class ScriptedEngine:
             raise EngineError(
                 400, ErrorCode.UNSUPPORTED_PARAMETER, "this engine gives no logprobs of the prompt", param="echo"
             )
+
+
+class _Replay:
+    """One reply while it is replayed: a timer and no task, as no engine has one for each of its sequences."""
+
+    def __init__(self, engine: ScriptedEngine, request: EngineRequest, reply: ScriptedReply, sink: Sink) -> None:
+        self.request = request
+        self._engine = engine
+        self._reply = reply
+        self._sink = sink
+        self._over = self._paused = self._withheld = False
+        self._timer: asyncio.Handle | None = None
+        self._due = 0.0
+        self._chunks: Iterator[EngineChunk] = iter(())
+
+    def begin(self) -> None:
+        loop, reply = asyncio.get_running_loop(), self._reply
+        try:
+            self._engine.refuse(self.request)
+        except EngineError as error:
+            self._timer = loop.call_soon(self._end, error)
+            return
+        self._due = loop.time() + reply.first_delay
+        if reply.in_step and reply.delay:
+            self._due += reply.delay - self._due % reply.delay
+        self._chunks = islice(_chunks(self.request, reply, self._engine.info), reply.ends_after)
+        self._await_turn()
+
+    def _await_turn(self) -> None:
+        """Deadlines are absolute, so that pacing does not drift. Without a pace others run before each burst."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_at(self._due, self._step) if self._due > loop.time() else loop.call_soon(self._step)
+
+    def _step(self) -> None:
+        """Push all whose time has come, as they pile up behind a reader who is late."""
+        if self._paused:
+            self._withheld = True
+            return
+        reply, now = self._reply, asyncio.get_running_loop().time()
+        due: list[EngineChunk] = []
+        while True:
+            burst = list(islice(self._chunks, reply.burst))
+            due += burst
+            self._due += reply.delay
+            if len(burst) < reply.burst or not reply.delay or self._due > now:
+                break
+        if due:
+            self._sink.take(joined(due))
+        if self._over:
+            return
+        if due and due[-1].finish is not None:
+            self._end(None)
+        elif len(burst) == reply.burst:
+            self._await_turn()
+        elif not reply.hangs:
+            # With its traceback it would keep every request's frames.
+            self._end(None if reply.error is None else reply.error.with_traceback(None))
+
+    def _end(self, error: EngineError | None) -> None:
+        self._over = True
+        self._engine.leave(self, aborted=False)
+        self._sink.end(error)
+
+    def abort(self) -> None:
+        if not self._over:
+            self._over = True
+            self._engine.leave(self, aborted=True)
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        if self._withheld:
+            self._withheld = False
+            self._await_turn()
 
 
 def _chunks(request: EngineRequest, reply: ScriptedReply, info: EngineInfo) -> Iterator[EngineChunk]:
@@ -217,7 +288,7 @@ def _cut(request: EngineRequest, reply: ScriptedReply, info: EngineInfo) -> tupl
             return ids[: index + 1], Finish("stop", token_id)
     if len(ids) >= sampling.max_tokens:
         return ids[: sampling.max_tokens], Finish("length")
-    return ids, reply.finish
+    return ids, None if reply.hangs or reply.error is not None else reply.finish
 
 
 def _made_up(token_id: int, index: int, top: int, info: EngineInfo) -> TokenLogprob:

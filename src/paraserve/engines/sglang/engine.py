@@ -25,7 +25,8 @@ from paraserve.engines.base import (
     MediaItem,
     Sampling,
 )
-from paraserve.engines.http.remote import EventDecoder, RemoteEngine, ignores_eos
+from paraserve.engines.http.generation import EventDecoder
+from paraserve.engines.http.remote import RemoteEngine, ignores_eos
 from paraserve.engines.sglang.stream import SGLangStream
 
 _FIELD: dict[ConstraintKind, str] = {

@@ -15,9 +15,11 @@ from typing import TypeVar
 import msgspec
 
 from paraserve.engines.base import EngineChunk, EngineError, EngineRequest, Finish, TokenLogprob
-from paraserve.engines.http.client import UNREADABLE, broken, garbled
+from paraserve.engines.checks import UNREADABLE, garbled
+from paraserve.engines.http.client import broken
+from paraserve.engines.http.generation import DONE
 from paraserve.engines.http.refusals import engine_message
-from paraserve.engines.http.remote import DONE, cached_prompt_tokens, ignores_eos
+from paraserve.engines.http.remote import cached_prompt_tokens, ignores_eos
 
 Refused = Callable[[int, str, EngineRequest], EngineError]
 

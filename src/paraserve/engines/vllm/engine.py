@@ -25,16 +25,11 @@ from paraserve.engines.base import (
     Sampling,
     TokenLogprob,
 )
-from paraserve.engines.http.client import UNREADABLE, HTTPTimeouts, broken, garbled
+from paraserve.engines.checks import UNREADABLE, garbled
+from paraserve.engines.http.client import HTTPTimeouts, broken
+from paraserve.engines.http.generation import DONE, EventDecoder
 from paraserve.engines.http.refusals import engine_message
-from paraserve.engines.http.remote import (
-    DONE,
-    EventDecoder,
-    ModelFacts,
-    RemoteEngine,
-    cached_prompt_tokens,
-    ignores_eos,
-)
+from paraserve.engines.http.remote import ModelFacts, RemoteEngine, cached_prompt_tokens, ignores_eos
 from paraserve.protocol.error_codes import ErrorCode
 
 _FIELD: dict[ConstraintKind, str] = {
