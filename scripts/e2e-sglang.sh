@@ -32,7 +32,7 @@ for line in requires("sglang"):
 PY
   install "$env/bin/pip" install torch==2.13.0 accelerate safetensors -r "$work/requirements.txt"
   install "$env/bin/pip" install --no-deps torchvision==0.28.0
-  # paraserve starts SGLang with its own Python.
+  # paraserve starts SGLang with its own Python, which has pyzmq.
   install "$env/bin/pip" install .
   site=$("$env/bin/python" -c 'import site; print(site.getsitepackages()[0])')
   : > "$site/torchvision/_meta_registrations.py"  # of a build for CUDA: it looks for operators that are not there
@@ -88,5 +88,19 @@ for kind in cumulative incremental; do
   suite "suite, $kind" "--engine sglang --engine-url $url --model-path $work/small"
   stop "$server"
 done
+
+say "SGLang without its HTTP server"
+for model in tiny small; do
+  by_wire sglang env PYTHONPATH=.:scripts "$env/bin/python" scripts/sglang_wire_engine.py "$work/address.json" "$work/$model" \
+    "${flags[@]}" --max-total-tokens 16384 --context-length 4096
+  only=
+  if [[ $model = small ]]; then only="greedy or end_token or constraint or forced or cached"; fi
+  PARASERVE_WIRE_ADDRESS=$work/address.json PARASERVE_GREEDY=$work/$model.json \
+    tested "contract by wire, $model" scripts/sglang_wire_contract.py -k "$only"
+  stop "$server"
+done
+PARASERVE_WIRE_ENGINE=sglang PARASERVE_WIRE_PYTHON=$env/bin/python PARASERVE_WIRE_MODEL=$work/tiny \
+  PARASERVE_WIRE_FLAGS="${flags[*]} --context-length 8192 --max-total-tokens 200000" \
+  tested "kill and restart by wire" scripts/wire_restart.py
 "$env/bin/pip" list 2> /dev/null | grep -E '^(sglang|torch|transformers|xgrammar|llguidance) '
 conclude "SGLang $version"

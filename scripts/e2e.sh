@@ -65,6 +65,18 @@ free_port() {
   port=$("$venv_python" -c 'from paraserve.engines.build import free_port; print(free_port())')
 }
 
+# by_wire LOG COMMAND…: an engine without its HTTP server; its address will be in $work/address.json, its id is $server.
+by_wire() {
+  rm -f "$work/address.json"
+  setsid "${@:2}" > "$work/$1.log" 2>&1 &
+  server=$!
+  servers+=("$server")
+  until [[ -s $work/address.json ]]; do
+    kill -0 "$server" 2> /dev/null || { tail -40 "$work/$1.log" >&2; fail "$1 did not get ready"; }
+    sleep 1
+  done
+}
+
 # tested NAME PYTEST-ARGUMENT…: runs them and counts; a failure is told at the end.
 tested() {
   say "$1"

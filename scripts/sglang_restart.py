@@ -35,7 +35,7 @@ class OwnServer(Server):
 
 @pytest.fixture
 def server() -> Iterator[OwnServer]:
-    running = OwnServer("--engine", "sglang", "--model-path", MODEL, "--", *FLAGS)
+    running = OwnServer("--engine", "sglang", "--engine-wire", "http", "--model-path", MODEL, "--", *FLAGS)
     try:
         running.wait_until_ready()
         yield running

@@ -6,6 +6,8 @@ decided here is refused, so that adapter and engine never disagree.
 
 from __future__ import annotations
 
+import importlib.util
+import logging
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -21,8 +23,13 @@ from paraserve.engines.llama_cpp.embedded import EmbeddedOptions, default_model_
 from paraserve.engines.llama_cpp.engine import LlamaCppEngine
 from paraserve.engines.scripted.script_file import scripted_engine
 from paraserve.engines.sglang.engine import SGLangEngine
+from paraserve.engines.sglang.headless import HeadlessSGLang, check_wire, schedulers_program
 from paraserve.engines.vllm.engine import VLLMEngine
+from paraserve.engines.vllm.installed import wire_facts
+from paraserve.engines.wire.refusals import NotByWire
 from paraserve.settings import ServerSettings
+
+log = logging.getLogger(__name__)
 
 _OURS = ("--host", "--port", "--model-path", "--model")
 
@@ -69,13 +76,46 @@ def engine_of_ours(settings: ServerSettings, flags: Sequence[str] = ()) -> Child
             verbose=settings.log_level == "debug",
         )
         return ChildServer(embedded_program(options))
+    _refuse_ours(flags)
     program = sglang_program if settings.engine == "sglang" else vllm_program
-    return ChildServer(program(str(model_path), free_port(), flags))
+    return _by_wire(settings, model_path, flags) or ChildServer(program(str(model_path), free_port(), flags))
+
+
+def _by_wire(settings: ServerSettings, model_path: Path, flags: Sequence[str]) -> ChildServer | None:
+    """The engine without its HTTP server, where that is wanted and can be."""
+    wanted = settings.engine_wire
+    try:
+        if wanted == "http":
+            raise NotByWire("--engine-wire")
+        if importlib.util.find_spec("zmq") is None:
+            raise NotByWire("pyzmq is not installed: pip install 'paraserve[wire]'")
+        if settings.engine_extra_fields:
+            raise NotByWire("--engine-extra-fields are those of the engine's HTTP server")
+        child, version = (_sglang if settings.engine == "sglang" else _vllm)(settings, model_path, flags)
+    except NotByWire as reason:
+        if wanted == "zmq":
+            raise EngineStartError(f"--engine-wire zmq: {reason}; start with --engine-wire http") from reason
+        log.info("engine wire: http (%s)", reason)
+        return None
+    log.info("engine wire: zmq (%s)", version)
+    return child
+
+
+def _vllm(settings: ServerSettings, model_path: Path, flags: Sequence[str]) -> tuple[ChildServer, str]:
+    facts = wire_facts(model_path, flags, any_release=settings.engine_wire == "zmq")
+    from paraserve.engines.vllm.headless import HeadlessVLLM, headless_program
+
+    child = HeadlessVLLM(headless_program(str(model_path), facts, flags), settings.workers)
+    return child, f"vLLM {facts['version']}"
+
+
+def _sglang(settings: ServerSettings, model_path: Path, flags: Sequence[str]) -> tuple[ChildServer, str]:
+    version = check_wire(model_path, flags, workers=settings.workers, any_release=settings.engine_wire == "zmq")
+    return HeadlessSGLang(schedulers_program(str(model_path), _sleeping(flags))), f"SGLang {version}"
 
 
 def sglang_program(model_path: str, port: int, flags: Sequence[str] = ()) -> Program:
     """``python -m sglang.launch_server`` with this interpreter; ``flags`` are SGLang's own."""
-    _refuse_ours(flags)
     # Events with what is new only: the default repeats the whole reply in each, which is quadratic on the wire.
     command = (
         sys.executable, "-m", "sglang.launch_server", "--model-path", model_path, "--host", "127.0.0.1",
@@ -172,6 +212,14 @@ def _adapter(
             api_key=api_key,
             on_phase=on_phase,
         )
+    if address.wire is not None and settings.engine == "sglang":
+        from paraserve.engines.sglang.wire import SGLangWireEngine
+
+        return SGLangWireEngine(address, facts, timeouts=timeouts)
+    if address.wire is not None:
+        from paraserve.engines.vllm.wire import VLLMWireEngine
+
+        return VLLMWireEngine(address, facts, timeouts=timeouts, max_logprobs=settings.engine_max_logprobs)
     if settings.engine == "sglang":
         return SGLangEngine(address.url, facts, timeouts=timeouts, api_key=api_key)
     return VLLMEngine(

@@ -18,8 +18,9 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from paraserve.engines.base import EngineError, EngineStartError
 from paraserve.engines.http.client import EngineHTTP, HTTPTimeouts
@@ -34,17 +35,38 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class WireAddress:
+    """Where an engine of ours comes to, that is spoken to without its HTTP server.
+
+    Args:
+        directory: of the sockets, which no other user can reach.
+        client: which of its front ends is meant; the first one belongs to who has started it.
+        facts: what its adapter has to know of it, as JSON.
+    """
+
+    directory: str
+    client: int = 1
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class EngineAddress:
     """Where an engine of ours listens.
 
     Args:
         unix_socket: to connect to instead of the URL's host.
         defers_constraints: whether it holds constraints back until the reasoning has ended.
+        wire: instead of either.
     """
 
     url: str = "http://localhost"
     unix_socket: str | None = None
     defers_constraints: bool = False
+    wire: WireAddress | None = None
+
+    def of_worker(self, slot: int) -> EngineAddress:
+        """For one of several front ends."""
+        return self if self.wire is None else replace(self, wire=replace(self.wire, client=1 + slot))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +136,7 @@ class ChildServer:
             raise EngineStartError(f"cannot run {program.command[0]}: {error.strerror}") from error
         finally:
             if not started:
-                await self.stop()
+                await self._end()
         return self.address
 
     async def ended(self) -> str:
@@ -124,6 +146,9 @@ class ChildServer:
 
     async def stop(self) -> None:
         """End the child and what it has started; safe to call twice."""
+        await self._end()
+
+    async def _end(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             # The child may be gone and its own children not: the signals go to the whole session.
@@ -143,7 +168,7 @@ class ChildServer:
             shutil.rmtree(Path(self.address.unix_socket).parent, ignore_errors=True)
 
     async def _spawn(self, environment: Mapping[str, str]) -> asyncio.subprocess.Process:
-        await self.stop()  # what an earlier child may have left
+        await self._end()  # what an earlier child may have left
         if self.address.unix_socket is not None:
             Path(self.address.unix_socket).parent.mkdir(mode=0o700)
         output = asyncio.subprocess.PIPE if self._program.quiet else None

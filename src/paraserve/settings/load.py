@@ -73,6 +73,10 @@ def _check(settings: ServerSettings, origins: Mapping[str, str]) -> None:
             raise ConfigurationError(
                 f"{source}: {shown!r} is not valid: expected http://host:port or https://host:port"
             )
+    if settings.engine_wire == "zmq" and (settings.engine not in ("sglang", "vllm") or settings.engine_url):
+        raise ConfigurationError(
+            f"{origins['engine_wire']}: zmq is for an SGLang or a vLLM that is started here; use --engine-wire http"
+        )
     if settings.response_store == "memory" and settings.workers > 1:
         raise ConfigurationError(f"{origins['response_store']}: memory is of one process, and --workers starts several")
     check_access(settings, origins)

@@ -31,6 +31,12 @@ class ReplySettings:
         metavar="URL",
         help="Where a running engine listens; repeat it, or separate with commas, for several.",
     )
+    engine_wire: Literal["auto", "zmq", "http"] = setting(
+        "auto",
+        group=ENGINE,
+        help="How an SGLang or a vLLM that is started here is spoken to: zmq is its scheduler's own messages, without "
+        "its HTTP server; auto takes that where it can, and the log says which and why.",
+    )
     engine_api_key: str | None = setting(
         None,
         group=ENGINE,

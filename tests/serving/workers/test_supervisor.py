@@ -17,7 +17,7 @@ import pytest
 
 from paraserve.admission import AdmissionLimits, LocalAdmission
 from paraserve.engines.base import EngineStartError
-from paraserve.engines.child import EngineAddress
+from paraserve.engines.child import EngineAddress, WireAddress
 from paraserve.serving.listening import listen_together
 from paraserve.serving.progress import Progress
 from paraserve.serving.workers import slots
@@ -26,7 +26,7 @@ from paraserve.serving.workers.slots import GIVE_UP_AFTER, WorkersPlan
 from paraserve.serving.workers.supervisor import Supervisor
 from paraserve.settings import ServerSettings
 from tests.serving.workers.played import Played
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until
 
 COUNT = 2
 
@@ -109,6 +109,23 @@ async def test_workers_are_told_of_the_engine_and_drained_before_it_is_stopped(r
     assert await run.task == 0
     assert [worker.signals[0] for worker in run.came] == [signal.SIGTERM] * COUNT
     assert run.engine.stopped
+
+
+async def test_each_worker_is_a_front_end_of_its_own_and_one_in_its_place_is_the_same(run: Run) -> None:
+    run.engine.address = EngineAddress(wire=WireAddress("/sockets", facts={"version": "1"}))
+    run.begin()
+
+    def clients() -> list[int]:
+        told = [word.engine.wire for worker in run.came for word in worker.told if isinstance(word, EngineReady)]
+        assert all(wire is not None and wire.facts == {"version": "1"} for wire in told)
+        return [wire.client for wire in told if wire is not None]
+
+    await until(lambda: len(clients()) == COUNT)
+    assert sorted(clients()) == [1, 2]
+    died = clients()[0]
+    run.came[0].die()
+    await until(lambda: len(clients()) == COUNT + 1)
+    assert clients()[-1] == died
 
 
 async def test_when_no_worker_starts_any_longer_the_server_ends_whatever_the_engine_does(run: Run) -> None:

@@ -43,8 +43,8 @@ _UNKNOWN = "unknown_to_sglang"
 _LOST: frozenset[ConstraintKind] = frozenset({"structural_tag"})
 """The constraints that do not come through `sglang-router` 0.3.2."""
 
-_XGRAMMAR: frozenset[ConstraintKind] = frozenset({"json_schema", "json_object", "regex", "ebnf", "structural_tag"})
-_BACKEND_KINDS: dict[str, frozenset[ConstraintKind]] = {
+XGRAMMAR: frozenset[ConstraintKind] = frozenset({"json_schema", "json_object", "regex", "ebnf", "structural_tag"})
+BACKEND_KINDS: dict[str, frozenset[ConstraintKind]] = {
     "none": frozenset(),
     "outlines": frozenset({"json_schema", "json_object", "regex"}),
     # It reads ``ebnf`` as Lark, and structural tags in an older form only.
@@ -68,7 +68,7 @@ class SGLangEngine(RemoteEngine):
             raise EngineStartError("it answers neither /model_info nor /server_info: is this an SGLang server?")
         model, server = model or {}, server or {}
         tokenizer = not server.get("skip_tokenizer_init")
-        kinds = _BACKEND_KINDS.get(str(server.get("grammar_backend")), _XGRAMMAR) if tokenizer else frozenset()
+        kinds = BACKEND_KINDS.get(str(server.get("grammar_backend")), XGRAMMAR) if tokenizer else frozenset()
         media = {
             kind
             for kind, fact in (("image", "has_image_understanding"), ("audio", "has_audio_understanding"))

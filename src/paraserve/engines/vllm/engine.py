@@ -32,7 +32,7 @@ from paraserve.engines.http.refusals import engine_message
 from paraserve.engines.http.remote import ModelFacts, RemoteEngine, cached_prompt_tokens, ignores_eos
 from paraserve.protocol.error_codes import ErrorCode
 
-_FIELD: dict[ConstraintKind, str] = {
+FIELD: dict[ConstraintKind, str] = {
     "json_schema": "json",
     "json_object": "json_object",
     "regex": "regex",
@@ -86,7 +86,7 @@ class VLLMEngine(RemoteEngine):
             context_length=min(limits),
             vocab_size=self.facts.vocab_size,
             eos_token_ids=self.facts.eos_token_ids,
-            constraints=frozenset(_FIELD),
+            constraints=frozenset(FIELD),
             defers_constraints=self._defers_constraints,
             media=frozenset({"image", "audio", "video"}),
             version=str(told.get("version", "")) if isinstance(told, dict) else "",
@@ -185,7 +185,7 @@ def sampling_params(sampling: Sampling) -> dict[str, Any]:
 
 
 def structured_outputs(constraint: Constraint) -> dict[str, Any]:
-    return {_FIELD[constraint.kind]: True if constraint.kind == "json_object" else constraint.value}
+    return {FIELD[constraint.kind]: True if constraint.kind == "json_object" else constraint.value}
 
 
 _ABSENT = msgspec.Raw()

@@ -99,8 +99,8 @@ class Workers:
     def share(self, engine: EngineAddress) -> None:
         """The engine can be reached."""
         self._engine = engine
-        for worker in self._living.values():
-            worker.tell(EngineReady(engine))
+        for slot, worker in self._living.items():
+            worker.tell(EngineReady(engine.of_worker(slot)))
 
     def engine_away(self, reason: str) -> None:
         """There is none until `share` is called again: who starts meanwhile waits for it."""
@@ -157,7 +157,7 @@ class Workers:
         first = slot == 0 and not self._all_ready.is_set()
         worker.tell(Job(plan.settings, slot, plan.created, first, plan.shares_engine, _metrics_name(slot)))
         if self._engine is not None:
-            worker.tell(EngineReady(self._engine))
+            worker.tell(EngineReady(self._engine.of_worker(slot)))
         places = PlacesOfWorker(plan.admission, worker.tell)
         pulse = Pulse(partial(self._hangs, slot, worker))
         reason = ""
