@@ -12,10 +12,11 @@ import pytest
 
 from paraserve.engines import upkeep
 from paraserve.engines.base import EngineStartError
-from paraserve.engines.build import free_port, sglang_program, vllm_program
+from paraserve.engines.build import engine_of_ours, free_port, sglang_program, vllm_program
 from paraserve.engines.child import ChildServer, EngineAddress, Program
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.sglang.engine import SGLangEngine
+from paraserve.settings import ServerSettings
 from tests.engines.contract import collect, ids_of
 from tests.engines.remote_faults import PROMPT, ask
 from tests.fakes.sequences import VOCAB, FakeModel
@@ -209,7 +210,8 @@ async def test_child_ends_when_its_parent_is_killed() -> None:
 
 
 @pytest.mark.parametrize("flag", ["--port", "--port=8", "--host", "--model-path"])
-def test_flag_that_the_server_chooses_is_refused(flag: str) -> None:
-    for program in (sglang_program, vllm_program):
-        with pytest.raises(EngineStartError, match="leave it out"):
-            program("/m", 7, [flag, "8"])
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+def test_flag_that_the_server_chooses_is_refused(engine: str, flag: str) -> None:
+    settings = ServerSettings(engine=engine, model_path="/m")
+    with pytest.raises(EngineStartError, match="leave it out"):
+        engine_of_ours(settings, [flag, "8"])

@@ -139,7 +139,6 @@ def _sleeping(flags: Sequence[str]) -> list[str]:
 
 def vllm_program(model_path: str, port: int, flags: Sequence[str] = ()) -> Program:
     """``vllm serve`` with its token API open and its cached tokens told; ``flags`` are vLLM's own."""
-    _refuse_ours(flags)
     command = (
         "vllm", "serve", model_path, "--host", "127.0.0.1", "--port", str(port), "--enable-scale-out",
         "--enable-prompt-tokens-details", *flags,

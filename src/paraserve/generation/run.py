@@ -137,6 +137,7 @@ class _PushedChoice:
 
     def close(self) -> None:
         self.generation.abort()
+        del self.generation  # which holds its sink: nothing waits for the collector of circles
         if isinstance(self._behind, Coroutine):
             self._behind.close()  # nobody waits for it any more
 

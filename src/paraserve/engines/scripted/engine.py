@@ -211,6 +211,7 @@ class _Replay:
 
     def _step(self) -> None:
         """Push all whose time has come, as they pile up behind a reader who is late."""
+        self._timer = None
         if self._paused:
             self._withheld = True
             return
@@ -235,7 +236,7 @@ class _Replay:
             self._end(None if reply.error is None else reply.error.with_traceback(None))
 
     def _end(self, error: EngineError | None) -> None:
-        self._over = True
+        self._over, self._timer = True, None
         self._engine.leave(self, aborted=False)
         self._sink.end(error)
 
@@ -245,6 +246,7 @@ class _Replay:
             self._engine.leave(self, aborted=True)
             if self._timer is not None:
                 self._timer.cancel()
+                self._timer = None
 
     def pause(self) -> None:
         self._paused = True
