@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from paraserve.engines.base import Constraint, ConstraintKind, RoutingHints, Sampling
+from paraserve.engines.base import Constraint, ConstraintKind, Engine, RoutingHints, Sampling
 from paraserve.engines.llama_cpp.embedded import default_model_path
 from paraserve.formats.registry import get_format
 from paraserve.formats.types import ToolSpec
@@ -41,6 +42,18 @@ CONSTRAINTS: dict[ConstraintKind, str] = {
 }
 BAD: dict[ConstraintKind, str] = {"json_schema": "{", "structural_tag": "no", "regex": "("}
 TARGETS: tuple[GrammarTarget, ...] = ("structural_tag", "lark", "ebnf")
+
+
+def case_of(engine: Engine, running: Callable[[], Awaitable[int]]) -> EngineCase:
+    """What the contract asks a real engine."""
+    return EngineCase(
+        engine,
+        prompts=[reply["prompt"] for reply in REPLIES[:3]],
+        running=running,
+        bad_constraints=[Constraint(kind, value) for kind, value in BAD.items() if kind in engine.info.constraints],
+        concurrency=16,
+        seconds=300,
+    )
 
 
 class RealEngineContract(EngineContract):

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
-from real_contract import BAD, EOS, REPLIES, VOCAB, RealEngineContract
+from real_contract import EOS, REPLIES, VOCAB, RealEngineContract, case_of
 
-from paraserve.engines.base import Constraint, EngineError, Sampling
+from paraserve.engines.base import EngineError, Sampling
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.sglang.engine import SGLangEngine
 from tests.engines.contract import EngineCase, collect, ids_of
@@ -41,17 +42,7 @@ class TestRealSGLang(RealEngineContract):
                 loads = (await engine.http.get("/v1/loads")).json()["loads"]
                 return sum(load["num_running_reqs"] + load["num_waiting_reqs"] for load in loads)
 
-            yield EngineCase(
-                engine,
-                prompts=[reply["prompt"] for reply in REPLIES[:3]],
-                running=running,
-                bad_constraints=[
-                    Constraint(kind, value) for kind, value in BAD.items() if kind in engine.info.constraints
-                ],
-                concurrency=16,
-                abort_seconds=5.0,
-                seconds=300,
-            )
+            yield replace(case_of(engine, running), abort_seconds=5.0)
 
     async def test_what_fits_by_our_count_is_served_whole_and_one_more_refused(self, case: EngineCase) -> None:
         context, longest = case.engine.info.context_length, case.engine.info.max_prompt_tokens

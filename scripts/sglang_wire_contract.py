@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from real_contract import BAD, EOS, REPLIES, VOCAB, RealEngineContract
+from real_contract import EOS, REPLIES, VOCAB, RealEngineContract, case_of
 
-from paraserve.engines.base import Constraint, EngineError, Sampling
+from paraserve.engines.base import EngineError, Sampling
 from paraserve.engines.child import EngineAddress
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.sglang.wire import HEALTH_CHECK, SGLangWireEngine
@@ -49,14 +49,7 @@ async def case() -> AsyncIterator[EngineCase]:
         await engine.probe()
         return int(engine.made == before)
 
-    yield EngineCase(
-        engine,
-        prompts=[reply["prompt"] for reply in REPLIES[:3]],
-        running=running,
-        bad_constraints=[Constraint(kind, value) for kind, value in BAD.items() if kind in engine.info.constraints],
-        concurrency=16,
-        seconds=300,
-    )
+    yield case_of(engine, running)
     await engine.stop()
 
 

@@ -14,9 +14,9 @@ from contextlib import aclosing
 from uuid import uuid4
 
 import pytest
-from real_contract import BAD, EOS, REPLIES, VOCAB, RealEngineContract
+from real_contract import EOS, REPLIES, VOCAB, RealEngineContract, case_of
 
-from paraserve.engines.base import Constraint, EngineError, EngineRequest, RoutingHints, Sampling
+from paraserve.engines.base import EngineError, EngineRequest, RoutingHints, Sampling
 from paraserve.engines.http.generation import EventDecoder
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.vllm.engine import VLLMEngine
@@ -40,14 +40,7 @@ async def case() -> AsyncIterator[EngineCase]:
         assert found
         return int(sum(map(float, found)))
 
-    yield EngineCase(
-        engine,
-        prompts=[reply["prompt"] for reply in REPLIES[:3]],
-        running=running,
-        bad_constraints=[Constraint(kind, value) for kind, value in BAD.items()],
-        concurrency=16,
-        seconds=300,
-    )
+    yield case_of(engine, running)
     await engine.stop()
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from real_contract import BAD, EOS, REPLIES, VOCAB, RealEngineContract
+from real_contract import EOS, REPLIES, VOCAB, RealEngineContract, case_of
 
-from paraserve.engines.base import Constraint, EngineError, RoutingHints, Sampling
+from paraserve.engines.base import EngineError, RoutingHints, Sampling
 from paraserve.engines.child import EngineAddress
 from paraserve.engines.http.remote import ModelFacts
 from paraserve.engines.vllm.wire import VLLMWireEngine
@@ -40,14 +40,7 @@ async def case() -> AsyncIterator[EngineCase]:
     async def running() -> int:
         return int(await engine.call("has_work"))
 
-    yield EngineCase(
-        engine,
-        prompts=[reply["prompt"] for reply in REPLIES[:3]],
-        running=running,
-        bad_constraints=[Constraint(kind, value) for kind, value in BAD.items()],
-        concurrency=16,
-        seconds=300,
-    )
+    yield case_of(engine, running)
     await engine.stop()
 
 

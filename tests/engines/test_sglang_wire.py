@@ -26,9 +26,9 @@ from paraserve.engines.sglang.wire import SGLangWireEngine
 from paraserve.settings import ServerSettings
 from tests.engines.contract import Chunks, EngineCase, EngineContract, collect, ids_of
 from tests.engines.remote_faults import PROMPT, ask, long
-from tests.engines.wire_rules import deadly
+from tests.engines.wire_rules import deadly, played_case
 from tests.fakes import sglang_scheduler
-from tests.fakes.sequences import EOS, LONG, SLOW, VOCAB, FakeModel
+from tests.fakes.sequences import EOS, LONG, VOCAB, FakeModel
 from tests.fakes.sglang_scheduler import FakeScheduler
 from tests.waiting import PATIENCE, until
 
@@ -87,19 +87,7 @@ class TestSGLangWireContract(EngineContract):
             return len(fake.model.running)
 
         async with wired(fake, tmp_path) as made:
-            yield EngineCase(
-                made.engine,
-                prompts=[[1, 2, 3], [4, 5, 6], [7, 8, 9]],
-                running=running,
-                slow_prompt=[SLOW, 1],
-                capacity=32,
-                bad_constraints=[
-                    Constraint("json_schema", "{"),
-                    Constraint("structural_tag", "no"),
-                    Constraint("regex", "("),
-                ],
-                concurrency=32,
-            )
+            yield played_case(made.engine, running)
 
 
 async def test_every_sampling_value_is_sent_as_sglang_normalizes_it(wire: Wired) -> None:

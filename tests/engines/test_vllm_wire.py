@@ -22,8 +22,8 @@ from paraserve.engines.vllm.wire import VLLMWireEngine
 from paraserve.engines.wire.layout import declared
 from tests.engines.contract import Chunks, EngineCase, EngineContract, collect, ids_of
 from tests.engines.remote_faults import PROMPT, ask, long
-from tests.engines.wire_rules import deadly_to_vllm
-from tests.fakes.sequences import EOS, LONG, SLOW, VOCAB, FakeModel
+from tests.engines.wire_rules import deadly_to_vllm, played_case
+from tests.fakes.sequences import EOS, LONG, VOCAB, FakeModel
 from tests.fakes.vllm_core import PACKAGE, FakeCore
 from tests.waiting import PATIENCE, until
 
@@ -102,19 +102,7 @@ class TestVLLMWireContract(EngineContract):
             return len(core.model.running)
 
         async with wired(core) as made:
-            yield EngineCase(
-                made.engine,
-                prompts=[[1, 2, 3], [4, 5, 6], [7, 8, 9]],
-                running=running,
-                slow_prompt=[SLOW, 1],
-                capacity=32,
-                bad_constraints=[
-                    Constraint("json_schema", "{"),
-                    Constraint("structural_tag", "no"),
-                    Constraint("regex", "("),
-                ],
-                concurrency=32,
-            )
+            yield played_case(made.engine, running)
 
 
 # What is sent.

@@ -5,8 +5,29 @@ Asked of the adapters before fakes and, by ``scripts/*_wire_contract.py``, befor
 
 from __future__ import annotations
 
-from paraserve.engines.base import Constraint, EngineRequest, RoutingHints, Sampling
+from collections.abc import Awaitable, Callable
+
+from paraserve.engines.base import Constraint, Engine, EngineRequest, RoutingHints, Sampling
+from tests.engines.contract import EngineCase
 from tests.engines.remote_faults import ask
+from tests.fakes.sequences import SLOW
+
+
+def played_case(engine: Engine, running: Callable[[], Awaitable[int]]) -> EngineCase:
+    """What the contract asks an adapter whose scheduler is played."""
+    return EngineCase(
+        engine,
+        prompts=[[1, 2, 3], [4, 5, 6], [7, 8, 9]],
+        running=running,
+        slow_prompt=[SLOW, 1],
+        capacity=32,
+        bad_constraints=[
+            Constraint("json_schema", "{"),
+            Constraint("structural_tag", "no"),
+            Constraint("regex", "("),
+        ],
+        concurrency=32,
+    )
 
 
 def deadly(vocab: int, context: int) -> list[tuple[EngineRequest, str]]:
