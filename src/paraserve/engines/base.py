@@ -102,6 +102,11 @@ class EngineRequest:
     """Fields of the engine's own API that the operator allowed to pass through."""
 
 
+LEAST_LOGPROB = -9999.0
+"""Stands for minus infinity, which JSON cannot say, and for a score that an engine does not give: OpenAI's documented
+value for a token that is very unlikely."""
+
+
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
     token_id: int

@@ -23,9 +23,9 @@ from paraserve.engines.llama_cpp.embedded import EmbeddedOptions, default_model_
 from paraserve.engines.llama_cpp.engine import LlamaCppEngine
 from paraserve.engines.scripted.script_file import scripted_engine
 from paraserve.engines.sglang.engine import SGLangEngine
-from paraserve.engines.sglang.headless import HeadlessSGLang, check_wire, schedulers_program
+from paraserve.engines.sglang.headless import ORIGINAL_LOGPROBS, HeadlessSGLang, check_wire, schedulers_program
 from paraserve.engines.vllm.engine import VLLMEngine
-from paraserve.engines.vllm.installed import wire_facts
+from paraserve.engines.vllm.installed import defers_constraints, wire_facts
 from paraserve.engines.wire.refusals import NotByWire
 from paraserve.settings import ServerSettings
 
@@ -125,8 +125,7 @@ def sglang_program(model_path: str, port: int, flags: Sequence[str] = ()) -> Pro
         name="sglang",
         command=command,
         address=EngineAddress(f"http://127.0.0.1:{port}"),
-        # Log probabilities of the model itself, not of the temperature: what the other engines give.
-        environment={"SGLANG_RETURN_ORIGINAL_LOGPROB": "1"},
+        environment=ORIGINAL_LOGPROBS,
         package=("sglang", "SGLang is not installed for this Python: install it, or name a running one: --engine-url"),
     )
 
@@ -143,8 +142,9 @@ def vllm_program(model_path: str, port: int, flags: Sequence[str] = ()) -> Progr
         "vllm", "serve", model_path, "--host", "127.0.0.1", "--port", str(port), "--enable-scale-out",
         "--enable-prompt-tokens-details", *flags,
     )  # fmt: skip
-    defers = any(flag.split("=", 1)[0] == "--reasoning-parser" for flag in flags)
-    return Program(name="vllm", command=command, address=EngineAddress(f"http://127.0.0.1:{port}", None, defers))
+    return Program(
+        name="vllm", command=command, address=EngineAddress(f"http://127.0.0.1:{port}", None, defers_constraints(flags))
+    )
 
 
 def free_port() -> int:

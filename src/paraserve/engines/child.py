@@ -13,9 +13,11 @@ import importlib.util
 import logging
 import os
 import re
+import secrets
 import shutil
 import signal
 import sys
+import tempfile
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -90,6 +92,11 @@ class Program:
     environment: Mapping[str, str] = field(default_factory=dict)
     package: tuple[str, str] | None = None
     quiet: bool = False
+
+
+def socket_directory() -> str:
+    """A name for a directory of sockets that nobody else has; whoever starts the child makes it."""
+    return f"{tempfile.gettempdir()}/paraserve-{secrets.token_hex(8)}"
 
 
 class ChildServer:

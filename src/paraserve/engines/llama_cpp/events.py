@@ -12,14 +12,11 @@ from typing import Annotated
 
 import msgspec
 
-from paraserve.engines.base import EngineError, Finish, TokenLogprob
+from paraserve.engines.base import LEAST_LOGPROB, EngineError, Finish, TokenLogprob
 from paraserve.engines.checks import UNREADABLE, garbled
 from paraserve.engines.http.sse import SSEOverflow, SSEReader
 from paraserve.engines.llama_cpp.token_fragments import TokenFragments
 from paraserve.protocol.error_codes import ErrorCode
-
-IMPOSSIBLE = -9999.0
-"""OpenAI's logprob of a token that cannot come; the server gives the lowest float."""
 
 
 @dataclass(slots=True)
@@ -127,8 +124,8 @@ class CompletionEvents:
         logprobs = [
             TokenLogprob(
                 entry.id,
-                max(entry.logprob, IMPOSSIBLE),
-                [(other.id, max(other.logprob, IMPOSSIBLE)) for other in entry.top_logprobs],
+                max(entry.logprob, LEAST_LOGPROB),
+                [(other.id, max(other.logprob, LEAST_LOGPROB)) for other in entry.top_logprobs],
             )
             for entry in event.completion_probabilities
         ]

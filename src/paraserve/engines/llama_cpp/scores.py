@@ -11,9 +11,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from typing import Any
 
-from paraserve.engines.base import EngineError, TokenLogprob
+from paraserve.engines.base import LEAST_LOGPROB, EngineError, TokenLogprob
 from paraserve.engines.llama_cpp.body import LARK_HEADER
-from paraserve.engines.llama_cpp.events import IMPOSSIBLE, Piece
+from paraserve.engines.llama_cpp.events import Piece
 from paraserve.protocol.error_codes import ErrorCode
 
 Headers = Mapping[str, str]
@@ -78,7 +78,7 @@ class TokenScores:
             }
             told = await self._ask("/completion", body, headers)
             alternatives = told["completion_probabilities"][0]["top_logprobs"]
-            ranked = [(entry["id"], max(entry["logprob"], IMPOSSIBLE)) for entry in alternatives]
+            ranked = [(entry["id"], max(entry["logprob"], LEAST_LOGPROB)) for entry in alternatives]
             for found, logprob in ranked:
                 if found == token_id:
                     return TokenLogprob(token_id, logprob, ranked[:top])

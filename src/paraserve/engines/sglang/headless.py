@@ -11,17 +11,15 @@ import importlib.metadata
 import importlib.util
 import json
 import os
-import secrets
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from paraserve.engines.base import EngineStartError
-from paraserve.engines.child import ChildServer, EngineAddress, Program, WireAddress
+from paraserve.engines.child import ChildServer, EngineAddress, Program, WireAddress, socket_directory
 from paraserve.engines.sglang import launcher
 from paraserve.engines.sglang.messages import Messages
 from paraserve.engines.wire.layout import UnknownLayout
@@ -36,6 +34,8 @@ NOT_BY_WIRE = (
     "--beam", "--return-sampling", "--enable-mis",
 )  # fmt: skip
 """SGLang's flags, or how they begin, that ask for what was not run by these messages."""
+ORIGINAL_LOGPROBS = {"SGLANG_RETURN_ORIGINAL_LOGPROB": "1"}
+"""Log probabilities of the model itself, not of the temperature: what the other engines give."""
 _POLL_SECONDS = 0.1
 
 
@@ -61,14 +61,14 @@ def check_wire(model_path: Path, flags: Sequence[str], *, workers: int, any_rele
 
 def schedulers_program(model_path: str, flags: Sequence[str] = ()) -> Program:
     """SGLang's schedulers with this interpreter; ``flags`` are SGLang's own."""
-    directory = f"{tempfile.gettempdir()}/paraserve-{secrets.token_hex(8)}"
+    directory = socket_directory()
     command = (sys.executable, str(Path(launcher.__file__)), directory, "--model-path", model_path, *flags)
     facts = {"vocab_size": vocab_size(Path(model_path))}
     return Program(
         name="sglang",
         command=command,
         address=EngineAddress(wire=WireAddress(directory, facts=facts)),
-        environment={"SGLANG_RETURN_ORIGINAL_LOGPROB": "1"},
+        environment=ORIGINAL_LOGPROBS,
     )
 
 

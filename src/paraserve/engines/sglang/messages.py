@@ -14,9 +14,7 @@ from typing import Any
 
 import msgspec
 
-from paraserve.engines.base import EngineRequest, Finish, TokenLogprob
-from paraserve.engines.checks import garbled
-from paraserve.engines.http.refusals import refusal
+from paraserve.engines.base import LEAST_LOGPROB, EngineRequest, TokenLogprob
 from paraserve.engines.http.remote import ignores_eos
 from paraserve.engines.sglang.engine import constraint_params, sampling_params
 from paraserve.engines.wire.layout import Layout, Row, reader
@@ -39,7 +37,6 @@ _EVERY_TOKEN = 2**30
 """A ``top_k`` that is off."""
 _GREEDY = 1e-6
 _ARRAY = 1
-_NO_LOGPROB = -9999.0
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -124,20 +121,6 @@ def unpacked(ids: msgspec.msgpack.Ext | None) -> list[int]:
     return found.tolist()
 
 
-def finish_of(reason: _FinishReason, request: EngineRequest) -> Finish:
-    """Raises `EngineError` for an end that is a refusal or a failure."""
-    matched = reason.matched[-1] if isinstance(reason.matched, list) and reason.matched else reason.matched
-    if reason.type == "stop":
-        return Finish("stop", matched if isinstance(matched, int) else None)
-    if reason.type == "length":
-        return Finish("length")
-    if reason.type == "abort" and reason.status_code is None:
-        return Finish("abort")
-    if reason.type == "abort":
-        raise refusal(reason.status_code or 500, reason.message or "", request.constraint)
-    raise garbled()
-
-
 def scores_of(batch: Any, at: int, part: str, top: int) -> list[TokenLogprob | None]:
     """Those of one request's new tokens (``part`` is ``output``) or of its prompt (``input``)."""
     ids, values = (_column(batch, f"{part}_token_logprobs_{kind}", at) for kind in ("idx", "val"))
@@ -147,7 +130,7 @@ def scores_of(batch: Any, at: int, part: str, top: int) -> list[TokenLogprob | N
         likely = zip(top_ids[place] or (), top_values[place] or (), strict=True) if place < len(top_ids) else ()
         best = tuple(sorted(likely, key=lambda pair: -pair[1])[:top])
         unscored = value is None and part == "input"
-        rows.append(None if unscored else TokenLogprob(token, _NO_LOGPROB if value is None else value, best))
+        rows.append(None if unscored else TokenLogprob(token, LEAST_LOGPROB if value is None else value, best))
     return rows
 
 

@@ -14,17 +14,15 @@ from typing import TypeVar
 
 import msgspec
 
-from paraserve.engines.base import EngineChunk, EngineError, EngineRequest, Finish, TokenLogprob
+from paraserve.engines.base import LEAST_LOGPROB, EngineChunk, EngineError, EngineRequest, Finish, TokenLogprob
 from paraserve.engines.checks import UNREADABLE, garbled
 from paraserve.engines.http.client import broken
 from paraserve.engines.http.generation import DONE
 from paraserve.engines.http.refusals import engine_message
-from paraserve.engines.http.remote import cached_prompt_tokens, ignores_eos
+from paraserve.engines.http.remote import cached_prompt_tokens
+from paraserve.engines.sglang.ends import finish_of, stops_kept_here, through_stop
 
 Refused = Callable[[int, str, EngineRequest], EngineError]
-
-_NO_LOGPROB = -9999.0
-"""What the OpenAI API says for a token without one."""
 
 _EMPTY = msgspec.Raw(b"[]")
 _ABSENT = msgspec.Raw()
@@ -83,7 +81,7 @@ _decode_top = msgspec.json.Decoder(list[list[_Logprob] | None]).decode
 
 
 class SGLangStream:
-    """`EventDecoder` of SGLang. A server that ignores end tokens looks for no stop ids either: they are found here."""
+    """`EventDecoder` of SGLang."""
 
     finish_held = False  # the finish and the counts come in one event
     name = None  # the rid that it was given is the only one
@@ -95,7 +93,7 @@ class SGLangStream:
         self._first: bytes = b""
         self._cumulative: bool | None = None
         self._prompt_logprobs_due = request.prompt_logprobs
-        self._stops = frozenset(request.sampling.stop_token_ids if ignores_eos(request) else ())
+        self._stops = stops_kept_here(request)
         self.ended = self.cut = False
 
     def decode(self, payload: bytes) -> EngineChunk | None:
@@ -112,13 +110,12 @@ class SGLangStream:
             raise garbled() from error
 
     def _chunk(self, raw_ids: bytes, meta: _MetaInfo) -> EngineChunk | None:
-        finish = self._finish(meta.finish_reason)
+        finish = None if meta.finish_reason is None else finish_of(meta.finish_reason, self._refusal)
         start, ids = self._new_ids(raw_ids, meta.completion_tokens, finish)
         if not ids and finish is None:
             return None
-        if self._stops and not self._stops.isdisjoint(ids):
-            at = next(at for at, token in enumerate(ids) if token in self._stops)
-            ids, self.cut, finish = ids[: at + 1], finish is None, Finish("stop", ids[at])
+        if (end := through_stop(ids, self._stops)) is not None:
+            ids, self.cut, finish = ids[:end], finish is None, Finish("stop", ids[end - 1])
         logprobs = None
         if self._request.logprobs is not None:
             logprobs = read_logprobs(meta, start if self._cumulative else 0, ids, self._request.logprobs)
@@ -129,21 +126,8 @@ class SGLangStream:
         self.ended = finish is not None
         return chunk
 
-    def _finish(self, reason: _FinishReason | None) -> Finish | None:
-        if reason is None:
-            return None
-        matched = reason.matched[-1] if isinstance(reason.matched, list) and reason.matched else reason.matched
-        token = matched if isinstance(matched, int) else None
-        match reason.type:
-            case "stop":
-                return Finish("stop", token)
-            case "length":
-                return Finish("length")
-            case "abort" if reason.status_code is None:
-                return Finish("abort")
-            case "abort":
-                raise self._refused(reason.status_code or 500, reason.message, self._request)
-        raise garbled()
+    def _refusal(self, status: int, message: str) -> EngineError:
+        return self._refused(status, message, self._request)
 
     def _new_ids(self, raw: bytes, completed: int | None, finish: Finish | None) -> tuple[int, list[int]]:
         """The place of the first new id among the reply's, and the new ids."""
@@ -183,7 +167,7 @@ class SGLangStream:
         except UNREADABLE:
             told = _ErrorBody()
         status = told.code if isinstance(told.code, int) else told.status_code
-        return self._refused(status or 500, engine_message(body), self._request)
+        return self._refusal(status or 500, engine_message(body))
 
 
 def count_items(raw: bytes) -> int:
@@ -216,7 +200,9 @@ def read_logprobs(meta: _MetaInfo, start: int, ids: Sequence[int], top: int) -> 
     if top:
         ranked = _from(_decode_top, bytes(meta.output_top_logprobs), start, length, b"]],[[")[: len(ids)]
     return [
-        TokenLogprob(token, _NO_LOGPROB if value is None else value, _pairs(ranked[i], top) if i < len(ranked) else ())
+        TokenLogprob(
+            token, LEAST_LOGPROB if value is None else value, _pairs(ranked[i], top) if i < len(ranked) else ()
+        )
         for i, (value, token, _) in enumerate(values)
     ]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
@@ -18,9 +18,11 @@ from paraserve.engines.base import EngineChunk, EngineError, EngineInfo, EngineR
 from paraserve.engines.checks import garbled
 from paraserve.engines.child import EngineAddress
 from paraserve.engines.http.client import HTTPTimeouts, broken
-from paraserve.engines.http.remote import ModelFacts, cached_prompt_tokens, ignores_eos
+from paraserve.engines.http.refusals import refusal
+from paraserve.engines.http.remote import ModelFacts, cached_prompt_tokens
+from paraserve.engines.sglang.ends import finish_of, stops_kept_here, through_stop
 from paraserve.engines.sglang.engine import BACKEND_KINDS, XGRAMMAR, limits
-from paraserve.engines.sglang.messages import Messages, finish_of, scores_of, unpacked
+from paraserve.engines.sglang.messages import Messages, scores_of, unpacked
 from paraserve.engines.wire.engine import WireEngine, WireRun
 from paraserve.engines.wire.refusals import check_rank, no_such_adapter
 from paraserve.engines.wire.sockets import Sockets
@@ -130,7 +132,7 @@ class SGLangWireEngine(WireEngine):
 
     def _hand_on(self, run: WireRun, batch: Any, at: int, ids: list[int], reason: Any) -> None:
         request = run.request
-        finish = None if reason is None else finish_of(reason, request)
+        finish = None if reason is None else finish_of(reason, _refusal(request))
         chunk = EngineChunk(ids, None, finish)
         if request.logprobs is not None:
             scores = [score for score in scores_of(batch, at, "output", request.logprobs) if score is not None]
@@ -142,12 +144,14 @@ class SGLangWireEngine(WireEngine):
             chunk.cached_tokens = cached_prompt_tokens(batch.cached_tokens[at], chunk.prompt_tokens)
             if request.prompt_logprobs:
                 chunk.prompt_logprobs = scores_of(batch, at, "input", request.logprobs or 0)
-        cut = stopped(request, chunk)
-        if cut is not None and finish is None:
-            self.take(run, cut)
+        end = through_stop(ids, stops_kept_here(request))
+        if end is not None:
+            chunk.token_ids, chunk.finish = ids[:end], Finish("stop", ids[end - 1])
+            chunk.logprobs = None if chunk.logprobs is None else chunk.logprobs[:end]
+        if ids or finish is not None:
+            self.take(run, chunk)
+        if end is not None and finish is None:
             self.leave([run.name])
-        elif ids or finish is not None:
-            self.take(run, cut or chunk)
 
     def _read_answer(self, frames: list[bytes]) -> None:
         """To a probe, or of a request that was given up before it ran."""
@@ -160,10 +164,9 @@ class SGLangWireEngine(WireEngine):
         if run is None:
             return
         try:
-            ended = EngineChunk(
-                [], None, finish_of(told.finished_reason, run.request) if told.finished_reason else Finish("abort")
-            )
-            self.take(run, ended)
+            reason = told.finished_reason
+            finish = Finish("abort") if reason is None else finish_of(reason, _refusal(run.request))
+            self.take(run, EngineChunk([], None, finish))
         except EngineError as error:
             self.fail(run, error)
 
@@ -181,13 +184,5 @@ class SGLangWireEngine(WireEngine):
                 heard.set_exception(broken())
 
 
-def stopped(request: EngineRequest, chunk: EngineChunk) -> EngineChunk | None:
-    """The chunk up to a stop id. A scheduler that ignores end tokens looks for no stop ids either."""
-    stops = request.sampling.stop_token_ids
-    if not stops or not ignores_eos(request) or set(stops).isdisjoint(chunk.token_ids):
-        return None
-    at = next(at for at, token in enumerate(chunk.token_ids) if token in stops) + 1
-    scores = None if chunk.logprobs is None else chunk.logprobs[:at]
-    return msgspec.structs.replace(
-        chunk, token_ids=chunk.token_ids[:at], logprobs=scores, finish=Finish("stop", chunk.token_ids[at - 1])
-    )
+def _refusal(request: EngineRequest) -> Callable[[int, str], EngineError]:
+    return lambda status, message: refusal(status, message, request.constraint)

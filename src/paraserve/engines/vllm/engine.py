@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from paraserve.engines.base import (
+    LEAST_LOGPROB,
     Constraint,
     ConstraintKind,
     EngineChunk,
@@ -333,4 +334,4 @@ def _most_likely(entries: list[_TopLogprob], top: int) -> tuple[tuple[int, float
 
 
 def _value(logprob: float | None) -> float:
-    return -9999.0 if logprob is None else logprob
+    return LEAST_LOGPROB if logprob is None else logprob

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,19 +17,19 @@ import msgspec
 import zmq
 
 from paraserve.engines.base import EngineStartError
-from paraserve.engines.child import ChildServer, EngineAddress, Program, WireAddress
+from paraserve.engines.child import ChildServer, EngineAddress, Program, WireAddress, socket_directory
+from paraserve.engines.vllm.installed import defers_constraints
 from paraserve.engines.vllm.wire import DEAD, input_of, output_of
 from paraserve.engines.wire.sockets import Sockets
 
 
 def headless_program(model_path: str, facts: Mapping[str, Any], flags: Sequence[str] = ()) -> Program:
     """``vllm serve --headless``, which dials in; ``flags`` are vLLM's own."""
-    directory = f"{tempfile.gettempdir()}/paraserve-{secrets.token_hex(8)}"
-    defers = any(flag.split("=", 1)[0] == "--reasoning-parser" for flag in flags)
+    directory = socket_directory()
     return Program(
         name="vllm",
         command=("vllm", "serve", model_path, "--headless", "--data-parallel-address", "127.0.0.1", *flags),
-        address=EngineAddress(defers_constraints=defers, wire=WireAddress(directory, facts=facts)),
+        address=EngineAddress(defers_constraints=defers_constraints(flags), wire=WireAddress(directory, facts=facts)),
     )
 
 

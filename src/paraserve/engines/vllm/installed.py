@@ -60,6 +60,11 @@ def wire_facts(model_path: Path, flags: Sequence[str], *, any_release: bool) -> 
     return {"layout": layout, "loras": loras(flags), "vocab_size": vocab_size(model_path), "version": version}
 
 
+def defers_constraints(flags: Sequence[str]) -> bool:
+    """Whether a vLLM that is started with these holds constraints back until the reasoning has ended."""
+    return any(flag.split("=", 1)[0] == "--reasoning-parser" for flag in flags)
+
+
 def _package(directory: Path) -> tuple[str, Path]:
     """Release and place of the vLLM whose command lies in a directory."""
     python = next((path for name in ("python", "python3") if (path := directory / name).exists()), None)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from paraserve.engines.base import Constraint, EngineError, EngineRequest, Finish, TokenLogprob
+from paraserve.engines.base import LEAST_LOGPROB, Constraint, EngineError, EngineRequest, Finish, TokenLogprob
 from paraserve.engines.checks import garbled
 from paraserve.engines.http.remote import ignores_eos
 from paraserve.engines.vllm.engine import FIELD, sampling_params, structured_outputs
@@ -47,9 +47,6 @@ _RANGES: Ranges = {
 _STOP, _LENGTH, _ABORT, _, _REPETITION = range(5)
 """Reasons of an end. The fourth is an error."""
 _NUMBERS = {"<i4": "i", "<i8": "q", "<f4": "f"}
-
-_NO_LOGPROB = -9999.0
-"""What the OpenAI API says for a token without one."""
 
 _Array = tuple[str, tuple[int, int], msgspec.msgpack.Ext | int]
 _Scores = tuple[_Array, _Array, msgspec.Raw, msgspec.Raw]
@@ -168,7 +165,7 @@ def read_logprobs(raw: msgspec.Raw, frames: Sequence[bytes], ids: Sequence[int],
         columns = tokens[1][1]
         if tokens[1] != values[1] or tokens[1][0] != len(ids) or columns <= top:
             raise garbled()
-        found, scores = _numbers(tokens, frames), [max(value, _NO_LOGPROB) for value in _numbers(values, frames)]
+        found, scores = _numbers(tokens, frames), [max(value, LEAST_LOGPROB) for value in _numbers(values, frames)]
         rows = range(0, columns * len(ids), columns)
         if [found[at] for at in rows] != list(ids):
             raise garbled()
